@@ -2,7 +2,8 @@
 
 import os
 import sys
-from typing import Any
+from importlib.metadata import version
+from typing import Annotated, Any
 
 import typer
 
@@ -26,8 +27,17 @@ for group, grouped, said in (
     app.add_typer(grouped.app, name=group, help=said, rich_help_panel="Groups")
 
 
+def shown(asked: bool) -> None:
+    """Print the version, if it was asked for, and end."""
+    if asked:
+        typer.echo(f"retrieval-interp {version('retrieval-interp')}")
+        raise typer.Exit
+
+
 @app.callback()
-def about() -> None:
+def about(
+    _: Annotated[bool, typer.Option("--version", callback=shown, is_eager=True, help="Print the version.")] = False,
+) -> None:
     """Test a hypothesis about a transformer's attention heads."""
 
 

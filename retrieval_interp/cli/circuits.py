@@ -25,6 +25,7 @@ from retrieval_interp.cli.options import (
     Model,
     Seed,
     Threshold,
+    Verbose,
     runs_model,
 )
 from retrieval_interp.cli.reports import print_discovery, print_report
@@ -58,14 +59,14 @@ Protocols = Annotated[
 ]
 
 
-@app.command()
+@app.command(epilog="Example: retrieval-interp demo")
 @runs_model
 def demo() -> None:
     """Validate the circuit of transformer_a, and write the report to reports/transformer_a."""
     validate("transformer_a", out=Path("reports/transformer_a"))
 
 
-@app.command()
+@app.command(epilog="Example: retrieval-interp validate transformer_a --out reports/transformer_a")
 @runs_model
 def validate(
     model_dir: Model,
@@ -78,6 +79,7 @@ def validate(
     metric: MetricName = None,
     bos: Bos = "default",
     protocol: Protocols = ProtocolChoice.extended,
+    verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Test whether a circuit solves, agrees, and is faithful, complete, carrying and minimal.
@@ -104,10 +106,10 @@ def validate(
     with long_work(out, {**about, "circuit": hypothesis.digest}, model, task, VALIDATION):
         report = circuits.validate(model, task, hypothesis, n_examples=examples, seed=seed, threshold=threshold)
         report = report.by(protocol.value)
-    finished(report.about(about), out, as_json)
+    finished(report.about(about), out, as_json, verbose)
 
 
-@app.command()
+@app.command(epilog="Example: retrieval-interp discover transformer_a --out reports/found")
 @runs_model
 def discover(
     model_dir: Model,
@@ -122,6 +124,7 @@ def discover(
     metric: MetricName = None,
     bos: Bos = "default",
     protocol: Protocols = ProtocolChoice.extended,
+    verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Find the circuit of a transformer, and validate it on fresh examples, as validate does.
@@ -170,7 +173,7 @@ def discover(
         report = report.model_copy(update={"discovery": discovery})
         if found and report.paper is not None:
             report = taken_apart(report, model, task)
-    finished(report.about(about), out, as_json, found)
+    finished(report.about(about), out, as_json, verbose, found)
 
 
 def check_fit(model: "Transformer", task: "Task", circuit: "Circuit") -> None:
@@ -240,7 +243,7 @@ def long_work(out: Path | None, about: dict[str, Any], model: "Transformer", tas
         raise Interrupted(f"interrupted; {said}") from None
 
 
-@app.command()
+@app.command(epilog="Example: retrieval-interp reproduce reports/transformer_a")
 @runs_model
 def reproduce(
     report: Annotated[Path, typer.Argument(help="A report.json, or the folder that contains it.")],
@@ -359,13 +362,13 @@ def taken_apart(report: "Report", model: "Transformer", task: "Task") -> "Report
     return report.model_copy(update={"composition": composition})
 
 
-def finished(report: "Report", out: Path | None, as_json: bool, found: bool = True) -> None:
+def finished(report: "Report", out: Path | None, as_json: bool, verbose: bool, found: bool = True) -> None:
     """Save and print a report, and exit by its decision."""
     page = None if out is None else report.save(out)
     if as_json:
         print(report.model_dump_json(indent=2))
     else:
-        print_report(report)
+        print_report(report, verbose)
         if page is not None:
             typer.echo(f"The report is at {page}")
     raise typer.Exit(0 if found and report.decision == "holds" else 1)

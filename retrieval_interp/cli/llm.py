@@ -16,7 +16,7 @@ Chains = Annotated[int, typer.Option(help="Number of chains in every question.")
 Seed = Annotated[int, typer.Option(callback=usable_seed, help="Seed of the questions.")]
 
 
-@app.command()
+@app.command(epilog="Example: retrieval-interp llm prompts equations --n 500 --steps 5 --json")
 def prompts(
     formulation: Annotated[str, typer.Argument(help="equations, lives_with, kingdoms, functions or relatives.")],
     n: Annotated[int, typer.Option("--n", min=1, help="Number of questions.")] = 500,
@@ -50,7 +50,7 @@ def _range(text: str) -> list[int]:
     return list(dict.fromkeys(steps))
 
 
-@app.command()
+@app.command(epilog="Example: retrieval-interp llm ask --model openai/gpt-4o --steps 1-10")
 @runs_model
 def ask(
     model: Annotated[

@@ -12,7 +12,7 @@ from retrieval_interp.cli.options import Json, Model
 app = typer.Typer()
 
 
-@app.command()
+@app.command(epilog="Example: retrieval-interp models presets")
 def presets(as_json: Json = False) -> None:
     """List the presets: all models of the paper, and small ones.
 
@@ -38,7 +38,7 @@ def presets(as_json: Json = False) -> None:
     print_table(("preset", "problem", "asked", "layers x heads, d_model", "MLP"), ("steps", "warm-up", "lr"), rows)
 
 
-@app.command()
+@app.command(epilog="Example: retrieval-interp models export runs/latest my_model")
 def export(
     run: Annotated[Path, typer.Argument(help="Folder of a finished training run.")],
     to: Annotated[Path, typer.Argument(help="Model directory to write.")],
@@ -57,7 +57,7 @@ def export(
     typer.echo(f"in half precision {half:.5f}; written as {measured['precision']} to {to}")
 
 
-@app.command()
+@app.command(epilog="Example: retrieval-interp models push my_model hf:me/my_model")
 def push(
     model_dir: Model,
     address: Annotated[str, typer.Argument(help="hf:owner/name; created if it does not exist.")],

@@ -68,6 +68,7 @@ Bos = Annotated[
         help="Before every prompt of a language task: default (as the model's own tokenizer does), none, TOKEN."
     ),
 ]
+Verbose = Annotated[bool, typer.Option("--verbose", help="Print the tables of losses and paths, too.")]
 Json = Annotated[bool, typer.Option("--json", help="Print only one JSON document on standard output.")]
 
 

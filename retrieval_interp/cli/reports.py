@@ -10,12 +10,13 @@ MANY = 64  # of more heads, only those that look at content are printed
 COLOURS = {"holds": "green", "fails": "red", "undecided": "yellow"}
 
 
-def print_report(report: "Report") -> None:
-    """Print the statements with the verdicts of their steps, and the decision."""
+def print_report(report: "Report", verbose: bool = False) -> None:
+    """Print the statements with the verdicts of their steps, the tables if ``verbose``, and the decision."""
     from rich.console import Console
     from rich.padding import Padding
     from rich.text import Text
 
+    from circuits.report.page import as_texts, tables
     from circuits.report.strip import strip
 
     console = Console()
@@ -28,6 +29,11 @@ def print_report(report: "Report") -> None:
             console.print(Padding(said, (0, 0, 0, 4)))
     for note in report.notes:
         console.print(Text(note))
+    for title, table in tables(report).items() if verbose else ():
+        console.print("", Text(title, "bold"), sep="\n")
+        for name, row in as_texts(table).iterrows():  # as blocks: a table of 80 columns would cut its numbers
+            lines = [f"  {name}", *(f"      {column}: {value}" for column, value in row.items() if value)]
+            console.print(Text("\n".join(lines)))
     whole, *facts = strip(report)
     console.print("", *(Text(str(fact), COLOURS.get(fact.kind, "")) for fact in facts), sep="\n")
     name = report.circuit.name or "The circuit"

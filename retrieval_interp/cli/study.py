@@ -15,7 +15,7 @@ app = typer.Typer()
 Scale = Literal["paper", "laptop"]
 
 
-@app.command()
+@app.command(epilog="Example: retrieval-interp study emergence runs/latest")
 @runs_model
 def emergence(
     run_dir: Annotated[str, typer.Argument(help="Folder of a training run, or a name such as transformer_d.")],
@@ -61,7 +61,7 @@ def emergence(
     typer.echo(f"The page is at {page}")
 
 
-@app.command()
+@app.command(epilog="Example: retrieval-interp study sweep figure4 --scale laptop")
 def sweep(
     plan: Annotated[str, typer.Argument(help=f"Plan: {KNOWN}; or a YAML file of presets and seeds.")],
     scale: Annotated[Scale | None, typer.Option(help="Size of the models of figure4 (default: laptop).")] = None,

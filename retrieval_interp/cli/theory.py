@@ -13,7 +13,7 @@ from retrieval_interp.cli.terminal import print_depths, print_json
 app = typer.Typer()
 
 
-@app.command()
+@app.command(epilog="Example: retrieval-interp theory depth 1 2 3 10")
 def depth(
     hops: Annotated[list[int] | None, typer.Argument(help="Numbers of hops D (default: 1 to 100).")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for depth.csv and depth.html.")] = None,
@@ -38,7 +38,7 @@ def depth(
         typer.echo(f"The page is at {out / 'depth.html'}")
 
 
-@app.command()
+@app.command(epilog="Example: retrieval-interp theory construct 5")
 def construct(
     hops: Annotated[int, typer.Argument(min=1, max=15, help="Number of hops D, at most 15.")],
     examples: AtOnce = 256,
@@ -74,7 +74,7 @@ def construct(
     raise typer.Exit(0 if loss.mean < 0.01 else 1)
 
 
-@app.command()
+@app.command(epilog="Example: retrieval-interp theory facts data/facts/relatives.yaml")
 def facts(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="YAML with a question and its facts (see data/facts/).")],
     as_json: Json = False,

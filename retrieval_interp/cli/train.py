@@ -12,7 +12,7 @@ from retrieval_interp.cli.options import Interrupted
 app = typer.Typer()
 
 
-@app.command()
+@app.command(epilog="Example: retrieval-interp train induction --out runs/induction")
 def train(
     preset: Annotated[str | None, typer.Argument(help="Name of a preset (see models presets).")] = None,
     out: Annotated[Path, typer.Option(help="Folder of the training run.")] = Path("runs/latest"),

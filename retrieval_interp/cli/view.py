@@ -20,7 +20,7 @@ app = typer.Typer()
 PAGE = "attention.html"
 
 
-@app.command()
+@app.command(epilog="Example: retrieval-interp view transformer_a --layer 8")
 @runs_model
 def view(
     model_dirs: Annotated[

@@ -2,16 +2,19 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 from safetensors.torch import load_file, save_file
+from typer.main import get_command
 
 import circuits
 from circuits import discover, load_circuit
 from circuits.settings import deciding
 from retrieval_interp import __main__
+from retrieval_interp.cli import app
 from retrieval_interp.models import library
 from tests.command import refusal, run
 
@@ -154,6 +157,35 @@ def test_the_presets_are_listed_with_one_line_for_a_family_and_all_as_json(capsy
     listed = json.loads(run(capsys, "models", "presets", "--json")[1])
     assert listed["paper_d"]["architecture"]["n_layers"] == 24
     assert listed["figure4_nonic_8"]["architecture"]["n_layers"] == 8
+
+
+def commands(group, *names):
+    """All commands, by their full names."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, *names, name)
+        else:
+            yield " ".join((*names, name)), command
+
+
+def test_every_command_has_an_example_of_its_own_in_its_help():
+    found = dict(commands(get_command(app)))
+    assert len(found) > 12
+    assert [name for name, one in found.items() if f"Example: retrieval-interp {name}" not in (one.epilog or "")] == []
+
+
+def test_the_version_is_that_of_the_package(capsys):
+    assert run(capsys, "--version")[:2] == (0, f"retrieval-interp {version('retrieval-interp')}\n")
+
+
+def test_all_tables_are_printed_at_80_columns_with_no_number_cut(capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("COLUMNS", "80")
+    _, out, _ = run(capsys, "validate", "induction", *FEW, "--verbose", "--out", tmp_path)
+    report = json.loads((tmp_path / "report.json").read_text())
+    for part in report["parts"]:
+        for one in part["losses"].values():
+            assert f"{one['loss']['mean']:.4f} ± {one['loss']['standard_error']:.4f}" in out
+    assert "…" not in out
 
 
 def somebody_elses_model(folder):
