@@ -224,12 +224,7 @@ class _Tree:
     """Circuits on one batch of examples."""
 
     def __init__(
-        self,
-        model: Transformer,
-        task: Task,
-        examples: Examples,
-        circuits: Sequence[Circuit],
-        averages: Averages | None,
+        self, model: Transformer, task: Task, examples: Examples, circuits: Sequence[Circuit], averages: Averages | None
     ) -> None:
         self.opened, self.task, self.examples, self.circuits = layers(model, examples), task, examples, circuits
         self.averages = averages

@@ -88,11 +88,7 @@ def solves(circuit: Circuit, task: TokenTask) -> bool:
 
 @entrance
 def compile_circuit(
-    circuit: Circuit,
-    task: TokenTask,
-    *,
-    n_layers: int | None = None,
-    n_heads: int | None = None,
+    circuit: Circuit, task: TokenTask, *, n_layers: int | None = None, n_heads: int | None = None
 ) -> HookedTransformer:
     """Compile a circuit into a transformer that solves ``task`` with exactly the circuit's paths.
 

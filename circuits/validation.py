@@ -32,13 +32,7 @@ from circuits.utils.progress import part_of, shown
 
 @entrance
 def validate(
-    model: Transformer,
-    task: Task,
-    circuit: Circuit,
-    *,
-    n_examples: int = 1024,
-    seed: int = 0,
-    threshold: float = 0.05,
+    model: Transformer, task: Task, circuit: Circuit, *, n_examples: int = 1024, seed: int = 0, threshold: float = 0.05
 ) -> Report:
     """Test a circuit against a model. Every check can also be called by itself.
 

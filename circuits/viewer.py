@@ -16,10 +16,10 @@ from circuits.model.layers import attention_patterns
 from circuits.model.transformer import Transformer
 from circuits.results import Result
 from circuits.task import Examples
+from circuits.utils.tokens import visible
 
 BYTES = 6  # of a page for each number of a pattern
 LARGE = 25 * 2**20  # bytes of a page that browsers open slowly
-VISIBLE = {" ": "·", "\n": "⏎", "\t": "⇥"}  # circuitsvis omits white space
 
 
 class Frame(Result):
@@ -88,11 +88,7 @@ def warn_if_large(frames: Sequence[Frame]) -> None:
 
 @entrance
 def attention_viewer(
-    model: Transformer,
-    examples: Examples,
-    example: int = 0,
-    layer: int | None = None,
-    head: int | None = None,
+    model: Transformer, examples: Examples, example: int = 0, layer: int | None = None, head: int | None = None
 ) -> Viewer:
     """Show attention on one example, with tokens labelled ``instance:role``.
 
@@ -140,18 +136,3 @@ def attention_frame(
         both = zip(tokens, labels, strict=True)
         labels = [token if label.isdecimal() else f"{token}|{label}" for token, label in both]
     return Frame(step=step, tokens=labels, heads=[*shown], attention=[*shown.values()])
-
-
-def visible(tokenizer: Any, number: int) -> str:
-    """Return the text of a token, or its number if it is unknown to the tokenizer or part of a letter's bytes."""
-    try:
-        piece = tokenizer.convert_ids_to_tokens(number)
-        text = tokenizer.decode([number], clean_up_tokenization_spaces=False)
-    except Exception:  # tokenizers written in Python raise anything for a token that they do not know
-        return f"#{number}"
-    if piece and piece.startswith("▁"):  # SentencePiece's space, which decoding drops at the beginning
-        text = piece.replace("▁", " ")
-    unknown, its_number = (getattr(tokenizer, name, None) for name in ("unk_token", "unk_token_id"))
-    if piece is None or (piece == unknown and number != its_number) or not text or "\ufffd" in text:
-        return f"#{number}"
-    return "".join(VISIBLE.get(one) or (one if one.isprintable() else ascii(one)[1:-1]) for one in text)

@@ -1,10 +1,13 @@
-"""A hook of MkDocs: one page of the API reference for every folder and file of the two packages."""
+"""A hook of MkDocs: the page of one example, and one of the API reference for every folder and file of the packages."""
 
 from pathlib import Path
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+
+from circuits import step_by_step
+from retrieval_interp import load
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("circuits", "retrieval_interp")
@@ -30,6 +33,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Make the pages."""
+    files.append(File.generated(config, "steps.html", content=step_by_step(*load("transformer_a"), seed=1).page()))
     for package in PACKAGES:
         for room in rooms(package):
             name = f"{package}.{room}"

@@ -1,27 +1,54 @@
 """Make the pictures of the README and the site: ``python -m docs.pictures``; ``make pictures``. It needs a Chromium.
 
+steps.png     one example of transformer A, step by step
 report.png    the report of transformer A, on all examples: the headline, one example, the diagram
 explorer.png  the explorer of transformer A in JupyterLab, after a click on *minimal?*
 
-The pictures that are stored here were then reduced to 256 colours, a third of the size (``pngquant --nofs 256``).
+``pictures.json`` has the hash of each picture and of what it shows: the transformer, its circuit, and the templates of
+the page. A test compares them with what is there.
 """
 
+import json
 import tempfile
+from hashlib import sha256
 from pathlib import Path
 
 from playwright.sync_api import expect
 
-from circuits import validate
+from circuits import step_by_step, validate
 from retrieval_interp import load
 from tests.browser import new_page
 from tests.jupyter import jupyter_server, notebook
 
 HERE = Path(__file__).parent
+LISTED = HERE / "pictures.json"
+STEPS = ("base.css", "steps.jinja", "steps.js")
+TEMPLATES = {
+    "steps.png": STEPS,
+    "report.png": (*STEPS, "report.html.jinja", "diagram.svg.jinja"),
+    "explorer.png": ("losses.html.jinja", "heat.html.jinja", "diagram.svg.jinja"),
+}
 CELL = """from retrieval_interp import load
 from circuits import explore
 
 model, task, circuit = load("transformer_a")
 explore(model, task, circuit)"""
+
+
+def hashes(name: str) -> dict[str, str]:
+    """The hash of a picture, and of what it shows."""
+    own = HERE.parent / "data/transformer_a"
+    shown = [HERE.parent / "circuits/templates" / one for one in TEMPLATES[name]]
+    parts = [file.read_bytes() for file in (own / "model.safetensors", own / "circuit.yaml", *shown)]
+    return {"picture": sha256((HERE / name).read_bytes()).hexdigest(), "shows": sha256(b"".join(parts)).hexdigest()}
+
+
+def steps(folder: Path) -> None:
+    """Take a picture of one example, step by step."""
+    step_by_step(*load("transformer_a"), seed=1).save(folder / "steps.html")
+    with new_page(viewport={"width": 1120, "height": 900}) as (page, _):
+        page.goto((folder / "steps.html").as_uri())
+        page.locator(".steps").screenshot(path=HERE / "steps.png")
 
 
 def report(folder: Path) -> None:
@@ -55,5 +82,7 @@ def explorer(folder: Path) -> None:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
+        steps(Path(folder))
         report(Path(folder) / "report")
         explorer(Path(folder))
+    LISTED.write_text(json.dumps({name: hashes(name) for name in TEMPLATES}, indent=2) + "\n")

@@ -14,13 +14,17 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 SILENT = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
-PATIENCE = 600_000  # milliseconds, for whatever a page is waited for: machines may be busy
+PATIENCE = 40_000  # milliseconds, for whatever a page is waited for: machines may be busy
 # Figures and viewers say so when they are drawn.
 NOT_DRAWN = ".plotly-graph-div:not([data-drawn]), .attention-viewer:empty, .attention-panel:not([data-drawn])"
+
+OTHERS = (".plotly-graph-div", ".attention-viewer", ".attention-panel")  # what plotly and circuitsvis draw
+SERIOUS = ("serious", "critical")
 
 expect.set_options(timeout=PATIENCE)
 
@@ -76,12 +80,20 @@ def new_page(**settings: object) -> Iterator[tuple[Page, list[str]]]:
 
 @contextmanager
 def opened(file: Path) -> Iterator[tuple[Page, list[str]]]:
-    """The page of a file; its complaints tell of requests beyond the file itself, too."""
+    """The page of a file; its complaints tell of other requests, and of what axe-core finds serious."""
     with new_page(offline=True, viewport={"width": 1200, "height": 900}) as (page, complaints):
         page.on("request", lambda request: complaints.append(request.url) if request.url != file.as_uri() else None)
         page.goto(file.as_uri())
         page.wait_for_function(f"document.querySelector({NOT_DRAWN!r}) === null")
+        complaints += barriers(page)
         yield page, complaints
+
+
+def barriers(page: Page) -> list[str]:
+    """What keeps some people from using a page, by axe-core: its serious violations, but for what libraries draw."""
+    left_out = {"exclude": [[one] for one in OTHERS if page.locator(one).count()]}
+    found = Axe().run(page, left_out if left_out["exclude"] else None).response["violations"]
+    return [f"{one['id']}: {node['html']:.300}" for one in found if one["impact"] in SERIOUS for node in one["nodes"]]
 
 
 def assert_inked(page, viewer):

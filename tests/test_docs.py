@@ -1,5 +1,6 @@
 """The documentation: that its code runs, its links lead somewhere, and its site works without a network."""
 
+import json
 import re
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import retrieval_interp
 from circuits.errors import Unsolved
 from circuits.mechanisms import registry
 from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
+from docs import pictures
 from tests.annotations import ROOT
 from tests.browser import new_page
 
@@ -58,6 +60,13 @@ def test_every_link_of_a_page_leads_to_a_file(page):
     links = LINK.findall(page.read_text(encoding="utf-8"))
     missing = [link for link in links if "://" not in link and not (page.parent / unquote(link)).exists()]
     assert not missing
+
+
+def test_every_picture_shows_what_is_there():
+    """Make them again with ``python -m docs.pictures`` if this fails."""
+    listed = json.loads(pictures.LISTED.read_text())
+    assert listed == {name: pictures.hashes(name) for name in pictures.TEMPLATES}
+    assert {path.name for path in (ROOT / "docs").glob("*.png")} == {*listed}
 
 
 def test_the_readme_fits_on_a_few_screens():

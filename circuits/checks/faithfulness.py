@@ -47,7 +47,7 @@ class Faithfulness(Result):
     def notes(self) -> tuple[str, ...]:
         """What the nulls and the average patterns say, beside the verdict."""
         low = sum(one.decision != "above" for one in self.random_heads)
-        at_random = f"{low} of {len(self.random_heads)} random sets of {len(self.heads)} heads do not clearly fail"
+        at_random = f"Of {len(self.random_heads)} random sets of {len(self.heads)} heads, {low} are low or undecided"
         which = "without a path" + (f", but the {self.named} that are named intact," if self.named else "")
         need = {"below": f"No head {which} needs content", "above": f"Heads {which} need content"}
         said = need.get(self.patterns.decision, f"Undecided whether heads {which} need content")

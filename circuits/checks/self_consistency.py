@@ -119,13 +119,7 @@ class SelfConsistency(Result):
 
 @entrance
 def self_consistency(
-    model: Transformer,
-    task: Task,
-    circuit: Circuit,
-    *,
-    n_examples: int = 1024,
-    seed: int = 0,
-    threshold: float = 0.05,
+    model: Transformer, task: Task, circuit: Circuit, *, n_examples: int = 1024, seed: int = 0, threshold: float = 0.05
 ) -> SelfConsistency:
     """Let the heads with paths of a circuit look for themselves among replaced heads.
 

@@ -43,10 +43,7 @@ class ContentOrPosition(Result):
 
 
 def content_or_position(
-    test: SequentialTest,
-    means: Mapping[Head, FixedPattern],
-    idle: Circuit,
-    progress: Progress = lambda share: None,
+    test: SequentialTest, means: Mapping[Head, FixedPattern], idle: Circuit, progress: Progress = lambda share: None
 ) -> ContentOrPosition:
     """Tell content heads from positional heads.
 

@@ -47,11 +47,7 @@ NEEDED = {
 
 @entrance
 def explore(
-    model: Transformer,
-    task: Task,
-    circuit: Circuit | None = None,
-    seed: int = 0,
-    threshold: float = 0.05,
+    model: Transformer, task: Task, circuit: Circuit | None = None, seed: int = 0, threshold: float = 0.05
 ) -> "Explorer":
     """Explore a circuit in a notebook: remove paths, add paths, and see the loss at once.
 

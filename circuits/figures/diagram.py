@@ -98,7 +98,7 @@ def circuit_diagram(
     rows = {head: state_of(mechanism) for head, mechanism in circuit.heads.items() if head in named}
     beside = {head: senders(composition, head) for head in rows} if composition else {}
     name, n_rows = f"{circuit.name}: " if circuit.name else "", len(circuit.removable) - len(circuit.paths)
-    said = f"{name}{len(circuit.paths)} attention paths, from the role above to the role below"
+    said = f"{name}{len(circuit.paths)} attention paths; arrows lead up from the role looked at to the role that looks"
     said += f"; {len(fixed)} of fixed patterns (dotted)" if fixed else ""
     said += f"; rows to fixed positions, not drawn: {n_rows}" if n_rows else ""
     said += "; at the right, who writes what a head finds its place by (Q, K) and fetches (V)" if beside else ""
@@ -163,25 +163,12 @@ def drawing(
         name = {"path": one.path, "state": one.state, "label": f"{one.path.head} {one.label}".strip()}
         ink = FAINT if one.state == "removed" else colour(one.path.head)
         drawn.append({**name, "arrows": arrows, "ink": ink, "title": "; ".join(filter(None, title)) + PRESS[pressed]})
-    sizes: dict[str, Any] = {
-        "margin": MARGIN,
-        "row": ROW,
-        "box": BOX,
-        "tip": TIP,
-        "finger": FINGER,
-        "smallest": SMALLEST,
-        "left": left,
-    }
+    sizes: dict[str, Any] = {"margin": MARGIN, "row": ROW, "box": BOX, "tip": TIP, "finger": FINGER, "left": left}
     sizes |= {"width": full_width(place, bool(beside)), "height": 3 * MARGIN + ROW * max(len(rows), 1)}
     lines = [low[above] for above, below in pairwise(top_down) if above.layer != below.layer]
-    contents: dict[str, Any] = {
-        "columns": place.items(),
-        "lines": lines,
-        "heads": heads,
-        "paths": drawn,
-        "pressed": pressed,
-    }
-    return render("diagram.svg.jinja", **contents, **sizes, faint=FAINT, dashes=DASHES)
+    contents: dict[str, Any] = {"columns": place.items(), "lines": lines, "heads": heads, "paths": drawn}
+    contents |= {"pressed": pressed, "smallest": SMALLEST, "faint": FAINT, "dashes": DASHES}
+    return render("diagram.svg.jinja", **contents, **sizes)
 
 
 def _ends(path: AttentionPath, roles: Roles) -> tuple[tuple[str, str], ...]:

@@ -83,4 +83,5 @@ class Shown:
     def _repr_html_(self) -> str:
         packed = base64.b64encode(gzip.compress(self.page().encode(), mtime=0)).decode()
         inner = f"<script>{UNFOLD.format(packed=packed)}</script>"
-        return f'<iframe srcdoc="{escape(inner)}" style="width: 100%; height: 40em; border: 0"></iframe>'
+        name, style = type(self).__name__, "width: 100%; height: 40em; border: 0"
+        return f'<iframe srcdoc="{escape(inner)}" title="{name}" style="{style}"></iframe>'

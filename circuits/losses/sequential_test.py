@@ -282,10 +282,7 @@ class SequentialTest:
         return excess if self.absolute or other == OWN else (excess - over_the_model(other)).clamp(-most, most)
 
     def measure(
-        self,
-        circuits: Iterable[Circuit],
-        n: int | None = None,
-        progress: Callable[[float], None] = lambda share: None,
+        self, circuits: Iterable[Circuit], n: int | None = None, progress: Callable[[float], None] = lambda share: None
     ) -> list[Loss]:
         """Return the losses of circuits on ``n`` examples (by default on all), however early their decisions are clear.
 
@@ -294,10 +291,7 @@ class SequentialTest:
         return [self._loss(losses) for losses in self._each(circuits, n, progress)]
 
     def each(
-        self,
-        circuits: Iterable[Circuit],
-        n: int | None = None,
-        progress: Callable[[float], None] = lambda share: None,
+        self, circuits: Iterable[Circuit], n: int | None = None, progress: Callable[[float], None] = lambda share: None
     ) -> list[Float[Tensor, "example component"]]:
         """Return the losses of circuits on ``n`` examples (by default on all), example by example."""
         return [losses[:, : self._n_components] for losses in self._each(circuits, n, progress)]

@@ -201,9 +201,7 @@ class TransformerBlock(_Part):
             self.ln2, self.mlp = _norm(cfg), MLP(cfg)
 
     def forward(
-        self,
-        resid_pre: Float[Tensor, "batch pos d_model"],
-        attention_mask: Tensor | None = None,
+        self, resid_pre: Float[Tensor, "batch pos d_model"], attention_mask: Tensor | None = None
     ) -> Float[Tensor, "batch pos d_model"]:
         """Return the residual stream after the layer."""
         residual = self.hook_resid_pre(resid_pre)

@@ -84,12 +84,12 @@ def _look(
         by_row = says[example, at].gather(2, to[..., None])[..., 0] >= enough
         kind[clear] = KINDS.index("other")
         kind[clear & by_row] = KINDS.index("row")
-    for target, holds in paths:
+    least = torch.full_like(share, current().slight)
+    for target, holds in paths:  # of several, the one that gets most is told
         there = own.gather(2, target[..., None])[..., 0]
-        kind[holds & ~clear] = KINDS.index("weak")
-        kind[holds & (there >= enough)] = KINDS.index("path")
-        told = holds & ((there >= enough) | ~clear)
-        to, share = torch.where(told, target, to), torch.where(told, there, share)
+        told = holds & ((there >= enough) | ~clear & (there >= least))
+        kind = torch.where(told, torch.where(there >= enough, KINDS.index("path"), KINDS.index("weak")), kind)
+        to, share, least = (torch.where(told, new, old) for new, old in ((target, to), (there, share), (there, least)))
     kind[to == at] = 0  # nothing moves
     return to.cpu(), share.cpu(), kind.cpu()
 

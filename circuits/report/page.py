@@ -34,7 +34,7 @@ def tables(report: Report) -> dict[str, pd.DataFrame]:
         "the model": report.scale.own,
         "all heads replaced or idle": report.combined,
         **{f"the circuit's heads alone ({kind})": one for kind, one in faithful.ablations.items()},
-        "heads with paths alone (pattern-mean)": faithful.patterns,
+        "heads that look alone (pattern-mean)": faithful.patterns,
         **({"as many random heads alone, the best": faithful.random_heads[0]} if faithful.random_heads else {}),
         "all heads at their average patterns": faithful.positions,
         "all heads idle": report.scale.none,
@@ -93,7 +93,8 @@ def _way(way: str) -> str:
     return {"idle": "made idle", "mean": "at its average pattern"}.get(way, f"row made {way}")
 
 
-def _as_texts(table: pd.DataFrame) -> pd.DataFrame:
+def as_texts(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table of texts, without its empty columns."""
     table = table.dropna(axis="columns", how="all")
     return table.map(_as_text)
 
@@ -117,7 +118,7 @@ def page(report: Report, experiment: Experiment | None) -> str:
         attention = role_attention(model, examples).cpu()
         diagram = Markup(circuit_diagram(report.circuit, examples.roles, attention, report.composition)._repr_html_())
         heads = [one.head for one in _ranked(report)] if experiment.many else None  # of many, the circuit's
-        stories = step_by_step(model, experiment.task, report.circuit, seed=report.seed)
+        stories = step_by_step(model, experiment.task, report.circuit, seed=report.seed, means=experiment.averages)
         few = examples.take(slice(0, VIEWED_EXAMPLES))
         frames = [attention_frame(model, few, n, heads=heads) for n in range(len(few))]
         viewers = elements([Viewer({"": (frame,)}) for frame in frames])
@@ -129,7 +130,7 @@ def page(report: Report, experiment: Experiment | None) -> str:
         stories=stories,
         diagram=diagram,
         losses=figure_element(loss_figure(report), "losses"),
-        tables={name: _as_texts(table) for name, table in tables(report).items()},
+        tables={name: as_texts(table) for name, table in tables(report).items()},
         viewers=viewers,
         circuit_yaml=dump_circuit(report.circuit),
     )
@@ -138,29 +139,30 @@ def page(report: Report, experiment: Experiment | None) -> str:
 def markdown(report: Report) -> str:
     """Return the summary for a notebook or an issue: the statements, the losses, and the circuit's paths."""
     shown = {"Losses": "losses", "Without one path or positional head": "paths"}
-    all_tables = {title: _as_texts(tables(report)[name]) for title, name in shown.items()}
+    all_tables = {title: as_texts(tables(report)[name]) for title, name in shown.items()}
     return render("report.md.jinja", report=report, strip=strip(report), tables=all_tables)
 
 
 def loss_figure(report: Report) -> go.Figure:
     """Plot the loss without each path or positional head, beside model and circuit; bars are two standard errors."""
     rows = [
-        ("model and circuit", "the model", report.scale.own),
+        ("model and circuit", "the model" + " (0: not drawn)" * (not report.scale.own.mean), report.scale.own),
         ("model and circuit", "all heads replaced or idle", report.combined.loss),
         ("model and circuit", "all heads idle", report.scale.none),
     ]
     for way in WAYS:
         rows += [(_way(way), f"without {one}", one.losses[way].loss) for one in _ranked(report) if way in one.losses]
-    x, title = "loss (logarithmic)", "Loss without each path and each positional head"
+    log, title = all(loss.mean >= 0 for *_, loss in rows), "Loss without each path and each positional head"
+    x = "loss (logarithmic)" if log else "loss"
     points = [{"kind": kind, "": label, x: loss.mean, "bar": 2 * loss.standard_error} for kind, label, loss in rows]
     labels = [*dict.fromkeys(label for _, label, _ in rows)]
     figure = express.scatter(
         pd.DataFrame(points), x=x, y="", error_x="bar", color="kind", symbol="kind", category_orders={"": labels},
-        log_x=True, title=title, template="plotly_white", height=220 + 26 * len(labels),
+        log_x=log, title=title, template="plotly_white", height=220 + 26 * len(labels),
     )  # fmt: skip
     limit = report.scale.own.mean + report.threshold * report.scale.width
     figure.add_vline(x=limit, line_dash="dash")  # plotly's own label would stand at 10 ** limit
-    at = {"x": log10(max(limit, 1e-9)), "y": 1.0, "yref": "paper", "yanchor": "bottom", "showarrow": False}
+    at = {"x": log10(limit) if log else limit, "y": 1.0, "yref": "paper", "yanchor": "bottom", "showarrow": False}
     figure.add_annotation(text=f"threshold {limit:.3g}", **at)
     legend = {"title": "", "orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom"}
     return figure.update_traces(marker_size=10).update_layout(legend=legend, margin={"t": 80, "b": 110})

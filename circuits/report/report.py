@@ -212,9 +212,10 @@ class Report(Result):
         ]
         for name, own in [*self.combined.loss.measures.items()][:1]:
             higher = {str(one.head): loss.ahead for one in self.parts for loss in one.losses.values()}
-            against = [f"{head} (by {more})" for head, more in higher.items() if more and more.positive]
-            if against:
-                said.append(f"Work against the task: the {name} is {own:.2f}, and more without {', '.join(against)}.")
+            least = self.settings.least * own
+            clear = {one: by for one, by in higher.items() if by and by.positive and by.mean >= least}
+            if against := ", ".join(f"{head} (by {more})" for head, more in clear.items()):
+                said.append(f"Work against the task: the {name} is {own:.2f}, and more without {against}.")
         return tuple(said)
 
     @property

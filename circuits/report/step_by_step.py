@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
-from circuits.ablation import run_ablated
-from circuits.averages import averages
+from circuits.ablation import each_loss
+from circuits.averages import Averages, averages
 from circuits.circuit import Circuit, Head
 from circuits.entrance import entrance
 from circuits.errors import whole
@@ -23,11 +24,11 @@ from circuits.figures.page import Shown, render_page
 from circuits.given import examples_of, read_positions, stream_seed
 from circuits.mechanisms.mechanism import Idle
 from circuits.model.layers import layers
-from circuits.model.transformer import Transformer
+from circuits.model.transformer import Transformer, run
 from circuits.report.looks import ANOTHER_WAY, KINDS, Arrow, Looks, looked, written_by
 from circuits.results import Result
-from circuits.task import Answer, Examples, Task, Told
-from circuits.viewer import visible
+from circuits.task import Answer, Examples, Task, Told, WithInstances
+from circuits.utils.tokens import visible
 
 Said = list[list[list[Answer]]]  # by example and instance
 SEARCHED, SHOWN = 64, 4  # examples among which those that go another way are found, and those that are told
@@ -62,11 +63,13 @@ class Story(Result):
 class Stories(Result, Shown):
     """Some examples; those on which the model goes another way come first.
 
-    ``unit`` is what the number of an answer is. In ``other[0]`` of ``other[1]`` instances the answer's position looks
-    where no path leads.
+    ``unit`` is what the number of an answer is; ``names`` are those of the answers, if an instance has several. In
+    ``other[0]`` of ``other[1]`` instances the answer's position looks where no path leads.
     """
 
+    title: str
     unit: str
+    names: tuple[str, ...]
     other: tuple[int, int]
     colours: dict[str, str]
     stories: tuple[Story, ...]
@@ -78,7 +81,13 @@ class Stories(Result, Shown):
 
 @entrance
 def step_by_step(
-    model: Transformer, task: Task, circuit: Circuit, *, n_examples: int = SHOWN, seed: int = 0
+    model: Transformer,
+    task: Task,
+    circuit: Circuit,
+    *,
+    n_stories: int = SHOWN,
+    seed: int = 0,
+    means: Averages | None = None,
 ) -> Stories:
     """Tell how a model solves some examples, along a circuit.
 
@@ -86,33 +95,55 @@ def step_by_step(
         model: any HookedTransformer or TransformerBridge without hooks of its own.
         task: its task; one that is ``Told`` says its symbols and answers in words.
         circuit: the circuit.
-        n_examples: the number of examples; on half of them the model goes another way, if there are as many.
+        n_stories: the number of examples; on half of them the model goes another way, if there are as many.
         seed: their seed.
+        means: the averages of the model's heads; by default those of this seed.
 
     Raises:
         BadInput: the circuit does not fit the model or the task.
     """
-    n_examples = whole("the number of examples", n_examples, 1)
+    n_stories = whole("the number of stories", n_stories, 1)
     device = next(model.parameters()).device
-    examples = examples_of(task, max(n_examples, SEARCHED), stream_seed(seed, "step by step"), device)
+    examples = examples_of(task, max(n_stories, SEARCHED), stream_seed(seed, "step by step"), device)
     circuit.check(examples.roles, model.cfg.n_layers, model.cfg.n_heads)
     looks = looked(model, circuit, examples)
-    none = torch.zeros(examples.roles.positions.shape[::2], dtype=torch.bool)
-    asked = (kind >= ANOTHER_WAY for (_, role), (*_, kind) in looks.items() if role in task.output_roles)
-    other = torch.stack([none, *asked]).any(dim=0)
+    asked = torch.ones(examples.roles.positions.shape[::2], dtype=torch.bool)
+    if isinstance(task, WithInstances):
+        with torch.no_grad():
+            asked = ~task.instance_losses(run(model, examples), examples).isnan().all(dim=2).cpu()
+    odd = [kind >= ANOTHER_WAY for (_, role), (*_, kind) in looks.items() if role in task.output_roles]
+    other = torch.stack([asked & one for one in odd] or [~asked & asked]).any(dim=0)
     order = other.any(dim=1).int().argsort(descending=True, stable=True)
-    half = -(-n_examples // 2)
-    some = torch.cat([order[:half], order.flip(0)[: n_examples - half]])
+    half = -(-n_stories // 2)
+    some = torch.cat([order[:half], order.flip(0)[: n_stories - half]])
     chosen = {where: (at[some], share[some], kind[some]) for where, (at, share, kind) in looks.items()}
-    telling = Telling(model, task, circuit, examples.take(some.to(device)), chosen)
-    told = (*telling.stories(seed),)
-    heads = {arrow.head for story in told for steps in story.steps for one in steps for arrow in one.arrows}
+    telling = Telling(model, task, circuit, examples.take(some.to(device)), chosen, asked[some])
+    told = (*telling.stories(averages(model, task, seed) if means is None else means),)
+    steps = [one for story in told for steps in story.steps for one in steps]
+    heads, n_answers = {arrow.head for one in steps for arrow in one.arrows}, {len(one.reads) for one in steps}
     return Stories(
+        title=circuit.name or "a circuit",
         unit=task.unit if isinstance(task, Told) else "",
-        other=(int(other.sum()), other.numel()),
+        names=task.loss_components if n_answers == {len(task.loss_components)} else (),
+        other=(int(other.sum()), int(asked.sum())),
         colours={str(head): colour(head) for head in sorted(heads)},
         stories=told,
     )
+
+
+class Heard:
+    """A task that keeps what the last outputs said."""
+
+    def __init__(self, task: Any) -> None:
+        self.task, self.said = task, list[Any]()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.task, name)
+
+    def losses(self, outputs: Tensor, examples: Examples) -> Tensor:
+        """Return the task's losses."""
+        self.said = self.task.said(outputs, examples)
+        return self.task.losses(outputs, examples)
 
 
 @dataclass
@@ -124,24 +155,35 @@ class Telling:
     circuit: Circuit
     examples: Examples
     looks: Looks
+    asked: Bool[Tensor, "example instance"]
 
-    def stories(self, seed: int) -> Iterator[Story]:
+    def stories(self, means: Averages) -> Iterator[Story]:
         """Yield the story of every example."""
-        roles, means, without = self.examples.roles, averages(self.model, self.task, seed), {}
-        for head in (None, *self.circuit.looking):
-            less = self.circuit if head is None else self.circuit.with_head(head, Idle())
-            without[str(head or "")] = self.said(run_ablated(self.model, less, self.examples, means))
+        roles, without = self.examples.roles, self.without(means) if isinstance(self.task, Told) else {}
         there = roles.tokens(self.examples.inputs.shape[1])
         for n, texts in enumerate(self.words()):
             words = [text if token else "" for text, token in zip(texts, there[n], strict=True)]  # none at padding
             at = roles.positions[n].T.tolist()
             places = [dict(zip(reversed(one), reversed(roles.names), strict=True)) for one in at]
+            some = self.asked[n].nonzero()[:, 0].tolist()
             yield Story(
                 words=tuple(words),
-                roles=tuple(places),
-                steps=tuple(tuple(self.steps(n, i, words, places)) for i in range(len(places))),
-                without={head: tuple(map(tuple, said[n])) for head, said in without.items()},
+                roles=tuple(places[i] for i in some),
+                steps=tuple(tuple(self.steps(n, i, words, places)) for i in some),
+                without={head: tuple(tuple(said[n][i]) for i in some) for head, said in without.items()},
             )
+
+    def without(self, means: Averages) -> dict[str, Said]:
+        """Return the circuit's answers, and those without each of its heads that look or are drawn."""
+        drawn = {head for (head, _), (*_, kind) in self.looks.items() if kind.any()}
+        circuits = {"": self.circuit}
+        for head in sorted({*drawn, *self.circuit.looking}):
+            circuits[str(head)] = self.circuit.with_head(head, Idle())
+        said: list[Said] = [[] for _ in circuits]
+        heard = Heard(self.task)
+        for n, _, _ in each_loss(self.model, heard, self.examples, [*circuits.values()], means):
+            said[n] += self.rounded(heard.said)
+        return dict(zip(circuits, said, strict=True))
 
     @cached_property
     def writers(self) -> dict[tuple[Head, str, int, int], Arrow]:
@@ -172,10 +214,12 @@ class Telling:
 
     def said(self, outputs: Float[Tensor, "batch pos d_out"]) -> Said:
         """Return what outputs say, for every example and instance; nothing if the task is not ``Told``."""
-        n_instances = self.examples.roles.positions.shape[2]
         if not isinstance(self.task, Told):
-            return [[[] for _ in range(n_instances)] for _ in outputs]
-        told = self.task.said(outputs, self.examples)
+            return [[[] for _ in range(self.examples.roles.positions.shape[2])] for _ in outputs]
+        return self.rounded(self.task.said(outputs, self.examples))
+
+    def rounded(self, told: Said) -> Said:
+        """Return answers with two digits."""
         return [[[(text, float(f"{number:.2g}"), hit) for text, number, hit in one] for one in each] for each in told]
 
     def steps(self, n: int, i: int, words: Sequence[str], places: Sequence[dict[int, str]]) -> Iterator[Step]:

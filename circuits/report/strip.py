@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from circuits.report.report import Report
 
-MARKS = {"holds": "✓", "fails": "✗", "undecided": "?", "empty": "–", "partly": "◐", "number": "="}
+MARKS = {"holds": "✓", "fails": "✗", "undecided": "?", "empty": "–", "partly": "◐", "number": "·"}
 
 
 class Fact(NamedTuple):
@@ -35,7 +35,9 @@ def strip(report: Report) -> tuple[Fact, ...]:
         said = f"paths and fixed patterns can carry {answer} in {100 * share:.0f}% of instances"
         facts.append(Fact("holds" if share == 1 else "partly", said, "flow"))
     own, limit = report.scale.own.mean, report.scale.own.mean + report.threshold * report.scale.width
-    said = f"loss {report.combined.loss.mean:.4f} with the circuit, {own:.4f} without; low is below {limit:.4f}"
-    said += f" (threshold {report.threshold:g}); no heads {report.scale.none.mean:.4f}"
+    said = f"loss {report.combined.loss.mean:.4f} with the circuit in place of the heads, {own:.4f} the model's own, "
+    said += (
+        f"{report.scale.none.mean:.4f} with all heads idle; low is below {limit:.4f} (threshold {report.threshold:g})"
+    )
     facts.append(Fact("number", said, "losses-table"))
     return tuple(facts)

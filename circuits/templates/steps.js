@@ -2,7 +2,7 @@
 for (const root of document.querySelectorAll(".steps")) {
   const data = JSON.parse(root.querySelector("script").textContent);
   const part = (name) => root.querySelector(name);
-  const [pick, without, picture] = [part("select"), part(".without"), part(".picture")];
+  const [pick, without, picture, say] = [part(".pick"), part(".without"), part(".picture"), part(".say")];
   const now = { story: 0, instance: 0, step: Infinity }; // Infinity: all but the last step
   const other = (steps) => steps.some((one) => one.arrows.some((a) => a.kind === "row" || a.kind === "other"));
   const make = (parent, name, attributes, text) => {
@@ -12,40 +12,43 @@ for (const root of document.querySelectorAll(".steps")) {
     parent.append(made);
     return made;
   };
-  const size = (word) => (word ? Math.max(27, 7.6 * word.length + 12) : 0);
+  const size = (word) => (word ? Math.max(27, 8.4 * word.length + 12) : 0);
   const bare = (text) => text.replace(/^[ ·]+/, "") || text;
   const shown = (number) => (data.unit === "probability" ? `${Math.round(100 * number)}%` : number);
-  const answered = (answers) => answers.map(([text, number]) => `${bare(text)} (${shown(number)})`).join(", ");
+  const nearest = data.unit === "squared error", named = (k) => (data.names.length > 1 ? `${data.names[k]} ` : "");
+  const answered = (answers) => answers.map(([text, number], k) => `${named(k)}${bare(text)} (${k ? "" : `${data.unit} `}${shown(number)})`).join(", ");
+  const told = (one) => one.said + (one.reads.length ? ` Now can be read${nearest ? ", as the nearest symbol" : ""}: ${answered(one.reads)}.` : "");
 
   function draw() {
     const story = data.stories[now.story], steps = story.steps[now.instance], roles = story.roles[now.instance];
     now.step = now.step === Infinity ? Math.max(0, steps.length - 2) : Math.min(Math.max(now.step, 0), steps.length - 1);
     const step = steps[now.step], gone = without.value;
-    const read = step.reads.length ? ` Now can be read: ${answered(step.reads)}.` : "";
-    part(".say").textContent = gone
-      ? `Take away ${gone}: the circuit then answers ${answered(story.without[gone][now.instance])}; with it, ${answered(story.without[""][now.instance])}.`
-      : step.said + read;
-    part(".count").textContent = `step ${now.step + 1} of ${steps.length}`;
-    part(".back").disabled = now.step === 0;
-    part(".next").disabled = now.step === steps.length - 1;
+    say.style.minHeight = ""; // as high as the longest sentence, so that nothing jumps
+    say.textContent = steps.map(told).reduce((a, b) => (a.length > b.length ? a : b));
+    say.style.minHeight = `${say.offsetHeight}px`;
+    say.textContent = told(step);
+    part(".gone").textContent = gone ? `Without ${gone} the circuit answers ${answered(story.without[gone][now.instance])}; with it, ${answered(story.without[""][now.instance])}. The picture shows the unablated model.` : "";
+    part(".count").textContent = `step ${now.step + 1} of ${steps.length} (also with ← and →, Home and End)`;
+    part(".back").setAttribute("aria-disabled", now.step === 0);
+    part(".next").setAttribute("aria-disabled", now.step === steps.length - 1);
+    const asked = story.roles.map((places, i) => Object.keys(places).find((k) => story.steps[i][0].said.includes(`(${places[k]})`)));
     part(".instances").replaceChildren(...(story.steps.length > 1 ? story.steps : []).map((one, i) => {
-      const button = document.createElement("button"), at = Object.keys(story.roles[i]).find((k) => one[0].said.includes(`(${story.roles[i][k]})`));
+      const button = document.createElement("button");
       button.type = "button";
-      button.textContent = `${story.words[at]} → ?${other(one) ? " (another way)" : ""}`;
+      button.textContent = `${new Set(asked).size < asked.length ? `${i + 1}` : story.words[asked[i]]} → ?${other(one) ? " (another way)" : ""}`;
       button.setAttribute("aria-pressed", i === now.instance);
       button.onclick = () => { Object.assign(now, { instance: i, step: Infinity }); draw(); part(".instances").children[i].focus(); };
       return button;
     }));
     // The tokens at the bottom, a lane for every step above them, and at the right what can be read.
-    const x = [], top = 24, lane = 46, low = top + lane * (steps.length - 1) + 34;
-    let left = 70;
+    const x = [], top = 30, lane = 46, low = top + lane * (steps.length - 1) + 34;
+    let left = 8;
     for (const word of story.words) { const wide = size(word); x.push(left + wide / 2); left += wide && wide + 2; }
     const longest = Math.max(0, ...steps.flatMap((one) => one.reads.map(([text]) => text.length)));
     const sure = data.unit === "probability";
     const box = Math.max(30, 8 * longest + (sure ? 52 : 22)), width = left + 24 + box * Math.max(...steps.map((one) => one.reads.length));
-    const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-    const height = low + 110;
-    for (const [key, value] of Object.entries({ viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": part(".say").textContent })) svg.setAttribute(key, value);
+    const height = low + 110, drawing = (width, own) => make(document.createElement("div"), "svg", { viewBox: `0 0 ${width} ${height}`, width, height, ...own });
+    const lanes = drawing(64, { class: "lanes", "aria-hidden": true }), svg = drawing(width, { role: "img", "aria-label": say.textContent });
     story.words.forEach((word, i) => {
       const role = roles[i], wide = size(word);
       if (!wide) return; // padding
@@ -55,42 +58,52 @@ for (const root of document.querySelectorAll(".steps")) {
     });
     steps.forEach((one, k) => {
       const y = low - 34 - lane * k, on = k === now.step, seen = k <= now.step;
-      make(svg, "text", { x: 4, y: y + 4, "font-weight": on ? 700 : 400 }, one.layer === null ? (k ? "the end" : "tokens") : `layer ${one.layer}`);
-      make(svg, "line", { x1: 62, x2: left, y1: y, y2: y, stroke: "#767676", "stroke-dasharray": "1 5" });
+      make(lanes, "text", { x: 2, y: y + 4, "font-weight": on ? 700 : 400 }, one.layer === null ? (k ? "the end" : "tokens") : `layer ${one.layer}`);
+      make(svg, "line", { x1: 0, x2: left, y1: y, y2: y, stroke: "#767676", "stroke-dasharray": "1 5" });
       if (seen) one.reads.forEach(([text, number, right], r) => {
-        const at = left + 18 + r * box, good = right && (data.unit !== "squared error" || number < 0.5);
+        const at = left + 18 + r * box, good = right && (!nearest || number < 0.5);
         make(svg, "rect", { x: at, y: y - 13, width: box - 6, height: 26, rx: 5, fill: "transparent", stroke: "currentColor", "stroke-width": good ? 2.5 : 0.6, "stroke-dasharray": good ? "" : "3 3" });
         make(svg, "text", { x: at + box / 2 - 3, y: y + 5, "text-anchor": "middle", "font-weight": good ? 700 : 400 }, sure ? `${bare(text)} ${shown(number)}` : text);
       });
-      if (seen) one.arrows.forEach((a) => {
+      if (seen) one.arrows.forEach((a, n) => {
         const own = steps.findIndex((other) => a.head.startsWith(`L${other.layer}H`)); // what was written for it is in an earlier lane
-        const y = low - 34 - lane * (own < 0 ? k : own);
-        const [x0, x1, colour] = [x[a.target], x[a.source], data.colours[a.head]], odd = a.kind === "row" || a.kind === "other";
-        const group = make(svg, "g", { opacity: on ? 1 : 0.45 }), side = x0 < x1 ? -1 : 1;
+        const before = one.arrows.slice(0, n).filter((b) => b.source === a.source); // arrows that end at the same place
+        const y = low - 34 - lane * (own < 0 ? k : own) + 6 * before.length;
+        const [x0, x1, colour] = [x[a.target], x[a.source], data.colours[a.head]], dashes = { path: "", row: "9 3 2 3", other: "7 4" };
+        const group = make(svg, "g", { opacity: on ? 1 : 0.75 }), side = x0 < x1 ? -1 : 1;
         make(group, "title", {}, `${a.head}: ${a.attention}`);
         make(group, "line", { x1, x2: x1, y1: low, y2: y, stroke: colour, "stroke-width": 1 });
-        make(group, "path", { d: `M${x0} ${low} C${x0} ${y},${x0 + (x1 - x0) * 0.25} ${y},${x1 + side * 10} ${y}`, fill: "none", stroke: colour, "stroke-width": 1.2 + 3 * a.attention, "stroke-dasharray": odd ? "7 4" : a.kind === "path" ? "" : "2 3" });
+        make(group, "path", { d: `M${x0} ${low} C${x0} ${y},${x0 + (x1 - x0) * 0.25} ${y},${x1 + side * 10} ${y}`, fill: "none", stroke: colour, "stroke-width": 1.2 + 3 * a.attention, "stroke-dasharray": dashes[a.kind] ?? "2 3" });
         make(group, "path", { d: `M${x1 + side * 11} ${y - 6} L${x1} ${y} L${x1 + side * 11} ${y + 6}z`, fill: colour });
-        if (on) make(group, "text", { x: x1 + side * 14, y: y - 9, "text-anchor": x0 < x1 ? "end" : "start" }, `${a.head} ${a.attention.toFixed(2)}`);
+        if (on) make(group, "text", { x: x1 + side * 14, y: y - 9 - 19 * before.length, "text-anchor": x0 < x1 ? "end" : "start" }, `${a.head} ${a.attention.toFixed(2)}`);
       });
     });
-    make(svg, "text", { x: left + 18, y: 10 }, steps[0].reads.length ? "can be read" : "");
-    const from = picture.firstChild ? picture.scrollLeft : Infinity; // on a narrow screen, the answer comes first
-    picture.replaceChildren(svg);
-    picture.scrollLeft = from === Infinity ? picture.scrollWidth : from;
+    if (steps[0].reads.length) {
+      make(svg, "text", { x: width - 6, y: 10, "text-anchor": "end" }, nearest ? "can be read (nearest symbol)" : "can be read");
+      if (data.names.length > 1) data.names.forEach((name, r) => make(svg, "text", { x: left + 18 + r * box + box / 2 - 3, y: 23, "text-anchor": "middle" }, name));
+    }
+    picture.replaceChildren(lanes, svg);
+    const ends = step.arrows.flatMap((a) => [x[a.target], x[a.source]]), seen = picture.clientWidth - 64; // on a narrow screen:
+    const [least, high] = [Math.min(...ends), Math.max(...ends)], fits = high - least < seen - 60; // all arrows, or where they end
+    picture.scrollLeft = ends.length ? (fits ? (least + high) / 2 - seen / 2 : x[step.arrows.at(-1).source] - 0.7 * seen) : now.step ? picture.scrollWidth : 0;
   }
 
   data.stories.forEach((story, i) => pick.add(new Option(`${i + 1}${story.steps.some(other) ? " (another way)" : ""}`, i)));
   Object.keys(data.stories[0].without).forEach((head) => without.add(new Option(head || "nothing", head)));
+  part(".aside").hidden = !without.length;
   pick.onchange = () => { Object.assign(now, { story: +pick.value, instance: 0, step: Infinity }); draw(); };
   without.onchange = draw;
   part(".back").onclick = () => { now.step -= 1; draw(); };
   part(".next").onclick = () => { now.step += 1; draw(); };
   root.onkeydown = (event) => {
-    const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    if (by && event.target.tagName !== "SELECT") { now.step += by; draw(); }
+    const to = { ArrowRight: now.step + 1, ArrowLeft: now.step - 1, Home: 0, End: 1e6 }[event.key];
+    if (to === undefined || event.target.tagName === "SELECT") return;
+    event.preventDefault();
+    now.step = to;
+    draw();
   };
   const [n, all] = data.other;
-  part(".note").textContent = `A number on an arrow is attention, in the unablated model. Solid arrows are paths of the circuit; dashed arrows go where no path leads (in ${n} of ${all} instances the answer's position looks there); dotted ones are looks of heads that are named intact, or less than half of the attention. What can be read is the model's own read-out after that layer (logit lens); bold is right.`;
+  const reads = without.length ? ` What can be read is the model's own read-out after that layer (logit lens)${nearest ? ": the symbol nearest to it" : ""}; bold is right${nearest ? ", with a squared error below 0.5" : ""}.` : "";
+  part(".note").textContent = `Arrows show where a head takes from, and where it writes; the number is its attention in the unablated model. Solid: a path of the circuit. Dashed: no path leads there, and the circuit says otherwise; dash-dotted: no path, but a fixed row of the circuit. “Another way” is one or the other, of the answer's position: ${n} of ${all} instances. Dotted: a head that is named intact, or less than half of its attention.${reads}`;
   draw();
 }

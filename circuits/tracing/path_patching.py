@@ -45,12 +45,7 @@ Effects = dict[str, Tensor]
 @entrance
 @torch.no_grad()
 def path_patching(
-    model: Transformer,
-    task: Task,
-    circuit: Circuit,
-    *,
-    n_examples: int = 256,
-    seed: int = 0,
+    model: Transformer, task: Task, circuit: Circuit, *, n_examples: int = 256, seed: int = 0
 ) -> Composition:
     """Find the senders that tell the heads of a circuit where to look (Q, K), and those that they fetch from (V).
 

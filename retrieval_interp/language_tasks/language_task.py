@@ -6,14 +6,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from circuits.errors import BadInput, whole
-from circuits.task import Examples
+from circuits.task import Answer, Examples
 from circuits.utils.lazy import torch, transformers
+from circuits.utils.tokens import visible
 from retrieval_interp.language_tasks.template import token_ids
 from retrieval_interp.rng import RngStream
 
@@ -107,6 +109,35 @@ class LanguageTask(ABC):
         Raises:
             BadInput: the tokenizer does not have what the task takes, such as words of one token.
         """
+
+
+class TokenAnswers:
+    """A task whose answers are tokens, in words (``circuits.task.Told``). It has a tokenizer and one output role."""
+
+    unit: ClassVar[str] = "probability"
+
+    def texts(self: Any, examples: Examples) -> list[list[str]]:
+        """Return the text of every token."""
+        return [[visible(self.tokenizer, token) for token in row] for row in examples.inputs.tolist()]
+
+    def said(
+        self: Any, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
+    ) -> list[list[list[Answer]]]:
+        """Return the three most likely answers of every instance; the right ones are the first of the targets."""
+        example, (role,) = torch.arange(len(examples), device=outputs.device)[:, None], self.output_roles
+        chances = exact(outputs[example, examples.roles[role]]).softmax(dim=-1)
+        shares, tokens = chances.topk(min(3, outputs.shape[-1]))
+        targets = examples.targets
+        right = targets[:, :, :1] if targets.ndim > 1 else targets[:, None, None, None]
+        hits = (tokens[..., None] == right).any(dim=3)
+        rows = zip(tokens.tolist(), shares.tolist(), hits.tolist(), strict=True)
+        text = partial(visible, self.tokenizer)
+        return [[[*zip(map(text, one), p, hit, strict=True)] for one, p, hit in zip(*row, strict=True)] for row in rows]
+
+
+def exact(logits: torch.Tensor) -> torch.Tensor:
+    """Return logits in single precision at least."""
+    return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
 def answers(

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from hashlib import sha256
 
 from jaxtyping import Float
@@ -28,18 +27,24 @@ from circuits.losses.loss import Mean
 from circuits.mechanisms.mechanism import Idle
 from circuits.model.layers import Layers, layers
 from circuits.model.transformer import Transformer, sequences_at_once
-from circuits.settings import current
-from circuits.task import Answer, Examples
-from circuits.utils.lazy import torch
-from circuits.viewer import visible
-from retrieval_interp.language_tasks.language_task import END, NONE, LanguageTask, Metric, at_end
+from circuits.task import Examples
+from circuits.utils.lazy import torch, transformers
+from retrieval_interp.language_tasks.language_task import (
+    END,
+    NONE,
+    LanguageTask,
+    Metric,
+    TokenAnswers,
+    at_end,
+    exact,
+)
 
 MEASURED_ON = 128  # prompts on which the model is measured with and without its heads
 MEASURES = ("logit difference", "top-1", "KL")
 
 
 @dataclass(frozen=True)
-class MetricTask:
+class MetricTask(TokenAnswers):
     """A language task for one model, as a ``circuits.Task``.
 
     Attributes:
@@ -84,15 +89,20 @@ class MetricTask:
         all_idle = Circuit(dict.fromkeys(means.patterns, Idle()))
         numbers = _Numbers(raw, (*MEASURES, *((Metric.probability.value,) if metric == Metric.probability else ())))
         own, none = evaluate(model, numbers, examples, [Circuit(), all_idle], averages=means)
-        does, lost = own[:, 0], Mean.of(own[:, 0] - none[:, 0])
+        does, lost = Mean.of(own[:, 0]), Mean.of(own[:, 0] - none[:, 0])
         apart = none[:, 2].mean().item()
         if not apart > 0:
             raise Unsolved(f"{task.name}: the model's outputs are the same without its heads; expected others")
-        if metric != Metric.kl and not (lost.mean > current().sure * lost.standard_error and does.mean() > 0):
-            said = f"its logit difference is {Mean.of(does)}, and {Mean.of(none[:, 0])} without its heads"
+        if metric != Metric.kl and not (lost.positive and does.positive):
+            said = f"its logit difference is {does}, and {Mean.of(none[:, 0])} without its heads"
             raise Unsolved(f"the model does not do {task.name}: {said}; expected clearly more, and above 0")
-        whole = {Metric.kl: 1.0, Metric.logit_difference: does.mean().item()}
+        whole = {Metric.kl: 1.0, Metric.logit_difference: does.mean}
         return cls(task, model, metric, whole[metric] if metric in whole else own[:, 3].mean().item(), apart)
+
+    @property
+    def tokenizer(self) -> transformers.PreTrainedTokenizerBase:
+        """The tokenizer of the task."""
+        return self.task.tokenizer
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -172,7 +182,7 @@ class MetricTask:
         self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
     ) -> Float[torch.Tensor, "batch component"]:
         """Return how far the answers are from the model's, for every example, averaged over its instances."""
-        logits = _exact(at_end(outputs, examples))
+        logits = exact(at_end(outputs, examples))
         if self.metric == Metric.kl:
             return self._apart(logits, examples).mean(dim=1, keepdim=True)
         if self.metric == Metric.probability:
@@ -184,7 +194,7 @@ class MetricTask:
         self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
     ) -> Float[torch.Tensor, "batch measure"]:
         """Return the logit difference, whether the most likely token is right, and the KL divergence in nats."""
-        logits = _exact(at_end(outputs, examples))
+        logits = exact(at_end(outputs, examples))
         right = (logits.argmax(dim=-1, keepdim=True) == examples.targets[:, :, 0]).any(dim=-1)
         each = _difference(logits, examples), right.to(logits), self._apart(logits, examples)
         return torch.stack([one.mean(dim=1) for one in each], dim=1)
@@ -199,28 +209,9 @@ class MetricTask:
 
         So it has the unit of the loss. An example is one instance: its losses are averaged over instances, too.
         """
-        expected, actual = (_exact(at_end(one, examples)).log_softmax(dim=-1) for one in (others, outputs))
+        expected, actual = (exact(at_end(one, examples)).log_softmax(dim=-1) for one in (others, outputs))
         unit = 1.0 if self.metric == Metric.kl else self.apart
         return ((expected.exp() * (expected - actual)).sum(dim=-1) / unit).mean(dim=1)[:, None, None]
-
-    @property
-    def unit(self) -> str:
-        """What the number of an answer is."""
-        return "probability"
-
-    def texts(self, examples: Examples) -> list[list[str]]:
-        """Return the text of every token."""
-        return [[visible(self.task.tokenizer, token) for token in row] for row in examples.inputs.tolist()]
-
-    def said(self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples) -> list[list[list[Answer]]]:
-        """Return the three most likely answers of every instance."""
-        shares, tokens = _exact(at_end(outputs, examples)).softmax(dim=-1).topk(min(3, outputs.shape[-1]))
-        right = (tokens[..., None] == examples.targets[:, :, :1]).any(dim=3)
-        rows = zip(tokens.tolist(), shares.tolist(), right.tolist(), strict=True)
-        named = partial(visible, self.task.tokenizer)
-        return [
-            [[*zip(map(named, one), p, hit, strict=True)] for one, p, hit in zip(*row, strict=True)] for row in rows
-        ]
 
     def _apart(
         self, logits: Float[torch.Tensor, "batch instance d_vocab"], examples: Examples
@@ -241,10 +232,6 @@ class _Numbers:
     ) -> Float[torch.Tensor, "batch component"]:
         measured = self.task.measured(outputs, examples)
         return torch.cat([measured, 1 - self.task.losses(outputs, examples)], dim=1)[:, : len(self.loss_components)]
-
-
-def _exact(logits: torch.Tensor) -> torch.Tensor:
-    return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
 def _difference(

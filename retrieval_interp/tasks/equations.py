@@ -26,6 +26,7 @@ from jaxtyping import Float, Int, Integer
 from circuits.roles import Roles
 from circuits.task import Examples, Layout
 from circuits.utils.lazy import torch
+from retrieval_interp.language_tasks.language_task import TokenAnswers
 from retrieval_interp.language_tasks.template import UNKNOWN
 from retrieval_interp.prompts import Equations
 from retrieval_interp.prompts.words import VARIABLES, word
@@ -62,7 +63,7 @@ class Texts(RawBatch):
 
 
 @dataclass(frozen=True)
-class EquationsTask(TrainableTask):
+class EquationsTask(TokenAnswers, TrainableTask):
     """Texts of equations (F1) to train a language model on; a ``circuits.Task``.
 
     Attributes:

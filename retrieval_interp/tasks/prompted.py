@@ -12,6 +12,7 @@ from circuits.errors import BadInput, whole
 from circuits.roles import Roles
 from circuits.task import Examples, Layout
 from circuits.utils.lazy import torch, transformers
+from retrieval_interp.language_tasks.language_task import TokenAnswers
 from retrieval_interp.language_tasks.template import token_ids
 from retrieval_interp.prompts.chains import Chains
 from retrieval_interp.prompts.formulation import MOST_QUESTIONS, Formulation
@@ -72,7 +73,7 @@ def placed(
 
 
 @dataclass(frozen=True)
-class Prompted:
+class Prompted(TokenAnswers):
     """Questions of a formulation; a ``circuits.Task`` for a model that reads tokens.
 
     The only loss component is the probability of a wrong answer, 1 - p(first token of the right answer). With four

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from circuits.task import Examples, Layout
 from circuits.utils.lazy import torch
 from retrieval_interp.language_tasks import ioi
-from retrieval_interp.language_tasks.language_task import END, LanguageTask, at_end
+from retrieval_interp.language_tasks.language_task import END, LanguageTask, TokenAnswers, at_end
 from retrieval_interp.language_tasks.registry import language_task
 from retrieval_interp.language_tasks.template import UNKNOWN
 from retrieval_interp.prompts.words import VARIABLES, word
@@ -52,7 +52,7 @@ LAYOUTS = {  # ioi takes exclusion, which information flow cannot represent: "en
 
 
 @dataclass(frozen=True)
-class WordsTask(TrainableTask):
+class WordsTask(TokenAnswers, TrainableTask):
     """The prompts of a language task, to train a small model on; a ``circuits.Task``.
 
     Attributes:

@@ -59,7 +59,7 @@ def test_as_many_random_heads_are_the_null_of_which_only_the_right_ones_do_the_w
     assert {one.loss.mean < 1e-6 for one in low} == {True}
     assert 1 <= len(low) < 20
     assert {one.decision for one in found.random_heads[len(low) :]} == {"above"}
-    assert found.notes[0].startswith(f"{len(low)} of 40 random sets of 2 heads do not clearly fail")
+    assert found.notes[0].startswith(f"Of 40 random sets of 2 heads, {len(low)} are low or undecided")
     assert found.positions.decision == "above"
     assert len(found.notes) == 2
 

@@ -134,6 +134,6 @@ ON_MODELS = {
     "ablated": lambda model, task: circuits.ablated(model, CIRCUIT, Copying().examples(4, 0).roles),
     "averages": lambda model, task: averages(model, task, n_examples=8),
     "attention_viewer": lambda model, task: circuits.attention_viewer(model, Copying().examples(4, 0)),
-    "step_by_step": lambda model, task: circuits.step_by_step(model, task, CIRCUIT, n_examples=2),
+    "step_by_step": lambda model, task: circuits.step_by_step(model, task, CIRCUIT, n_stories=2),
     "role_attention": lambda model, task: circuits.role_attention(model, Copying().examples(4, 0)),
 }

@@ -40,7 +40,7 @@ def test_a_circuit_that_fails_says_so_in_words_not_only_in_colour(model, task, c
     report = validate(model, task, circuit.with_head("L1H0", "idle"), n_examples=128)
     with opened(report.save(tmp_path)) as (page, _):
         assert "✗ the circuit fails" in page.locator("#strip").inner_text()
-        assert "solves fails" in page.locator("#verdict").inner_text()
+        assert "solves: fails" in page.locator("#verdict").inner_text()
         assert page.locator("#notes li").count() == len(report.notes)
         assert page.locator("#completeness-table tr").count() == 1 + len(report.knockouts)
 

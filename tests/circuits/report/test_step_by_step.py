@@ -1,5 +1,3 @@
-import re
-
 import pytest
 from playwright.sync_api import expect
 
@@ -30,7 +28,7 @@ class Told(InductionTask):
 
 
 def test_an_answer_can_be_read_once_the_path_that_brings_it_was_followed(model, circuit):
-    told = step_by_step(model, Told(), circuit, n_examples=2)
+    told = step_by_step(model, Told(), circuit, n_stories=2)
     assert (told.other, told.unit) == ((0, 64 * 3), "logit")
     for story in told.stories:
         assert story.words[0] == str(SYMBOLS)
@@ -65,7 +63,7 @@ def test_where_the_model_goes_another_way_the_story_says_who_had_written_what_it
 
 @pytest.mark.slow
 def test_the_page_goes_through_the_steps_by_button_and_key_and_takes_heads_away(model, circuit, tmp_path):
-    told = step_by_step(model, Told(), circuit, n_examples=2)
+    told = step_by_step(model, Told(), circuit, n_stories=2)
     told.save(tmp_path / "steps.html")
     assert len(told.page()) < 60_000
     with opened(tmp_path / "steps.html") as (page, complaints):
@@ -77,8 +75,11 @@ def test_the_page_goes_through_the_steps_by_button_and_key_and_takes_heads_away(
             page.get_by_role("button", name="back").press("ArrowLeft")
         expect(said).to_contain_text(steps[0].said)
         page.locator("select.without").select_option("L1H0")
-        expect(said).to_contain_text(re.compile("Take away L1H0: the circuit then answers"))
+        expect(page.locator(".gone")).to_contain_text("Without L1H0 the circuit answers")
+        expect(said).to_contain_text(steps[0].said)
         page.locator("select.without").select_option("")
+        page.get_by_role("button", name="back").press("End")
+        expect(said).to_contain_text(steps[-1].said)
         page.locator(".instances button").nth(2).click()
         expect(said).to_contain_text(told.stories[0].steps[2][2].said)
         assert complaints == []

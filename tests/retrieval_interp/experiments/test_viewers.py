@@ -56,7 +56,9 @@ def test_offline_in_a_notebook_a_click_locks_a_head_the_slider_leaves_it_and_tit
     shown, notebook = side_by_side(panels)._repr_html_(), tmp_path / "notebook.html"
     assert len(shown) < 600_000  # packed; circuitsvis alone is twice as large
     meta = f'<meta http-equiv="Content-Security-Policy" content="{VS_CODE}"><link rel=icon href="data:,">'
-    notebook.write_text(f"<!doctype html>{meta}<style>div {{ width: 0 }}</style>{shown}")  # a style that shrinks
+    notebook.write_text(
+        f"<!doctype html><html lang=en><title>a</title>{meta}<style>div {{ width: 0 }}</style>{shown}"
+    )  # a style that shrinks
     with opened(notebook) as (page, complaints):
         frame = page.frame_locator("iframe")
         large = frame.get_by_role("heading", name="Zoomed")

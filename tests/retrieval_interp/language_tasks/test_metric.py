@@ -43,6 +43,10 @@ def test_the_loss_and_its_measures_are_those_of_plain_outputs(model, words, metr
     examples = task.examples(8, seed=0)
     found = evaluate(model, task, examples, CIRCUITS)
     beside = SequentialTest(model, task, examples, 0.05).measure(CIRCUITS)
+    scale = Range(own=Loss(0.0, 0.0, 8), none=Loss(1.0, 0.0, 8))
+    cost = SequentialTest(model, task, examples, 0.05, scale=scale).costs({0: CIRCUITS[0]}, than=CIRCUITS[1])[0]
+    apart = beside[0].measures["logit difference"] - beside[1].measures["logit difference"]
+    assert cost.ahead.mean == pytest.approx(apart, abs=1e-4)
     plain = at_end(model(examples.inputs), examples)[:, 0].log_softmax(dim=-1)
     right, wrong = words.task.examples(8, seed=0).targets[:, 0, :, 0].T
     for losses, loss, circuit in zip(found, beside, CIRCUITS, strict=True):
