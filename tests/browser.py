@@ -19,11 +19,11 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 SILENT = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
-PATIENCE = 40_000  # milliseconds, for whatever a page is waited for: machines may be busy
+PATIENCE = 600_000  # milliseconds, for whatever a page is waited for: machines may be busy
 # Figures and viewers say so when they are drawn.
 NOT_DRAWN = ".plotly-graph-div:not([data-drawn]), .attention-viewer:empty, .attention-panel:not([data-drawn])"
 
-OTHERS = (".plotly-graph-div", ".attention-viewer", ".attention-panel")  # what plotly and circuitsvis draw
+OTHERS = (".plotly-graph-div", ".attention-viewer", ".attention-panel", ".noUi-handle")  # drawn by libraries
 SERIOUS = ("serious", "critical")
 
 expect.set_options(timeout=PATIENCE)
@@ -89,10 +89,10 @@ def opened(file: Path) -> Iterator[tuple[Page, list[str]]]:
         yield page, complaints
 
 
-def barriers(page: Page) -> list[str]:
+def barriers(page: Page, part: str = "html") -> list[str]:
     """What keeps some people from using a page, by axe-core: its serious violations, but for what libraries draw."""
-    left_out = {"exclude": [[one] for one in OTHERS if page.locator(one).count()]}
-    found = Axe().run(page, left_out if left_out["exclude"] else None).response["violations"]
+    left_out = [[one] for one in OTHERS if page.locator(one).count()]
+    found = Axe().run(page, {"include": [[part]], "exclude": left_out}).response["violations"]
     return [f"{one['id']}: {node['html']:.300}" for one in found if one["impact"] in SERIOUS for node in one["nodes"]]
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from circuits.report.report import Report
 
-MARKS = {"holds": "✓", "fails": "✗", "undecided": "?", "empty": "–", "partly": "◐", "number": "·"}
+MARKS = {"holds": "✓", "fails": "✗", "undecided": "?", "empty": "–", "partly": "◐", "number": ""}
 
 
 class Fact(NamedTuple):
@@ -17,7 +17,7 @@ class Fact(NamedTuple):
     at: str
 
     def __str__(self) -> str:
-        return f"{MARKS[self.kind]} {self.said}"
+        return f"{MARKS[self.kind]} {self.said}".strip()
 
 
 def strip(report: Report) -> tuple[Fact, ...]:

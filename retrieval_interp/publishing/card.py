@@ -26,7 +26,8 @@ def model_card(folder: Path, address: str) -> str:
         folder: the model directory.
         address: the argument of ``load`` in the card's example.
     """
-    from retrieval_interp.reproduction import report_of  # imports PyTorch, which is slow
+    from circuits.report.strip import strip  # imports PyTorch, which is slow
+    from retrieval_interp.reproduction import report_of
 
     config, circuit = read_config(folder), own_circuit(folder)
     task, made = task_from(config, folder / CONFIG), config["made"]
@@ -41,7 +42,7 @@ def model_card(folder: Path, address: str) -> str:
             **{"name": Path(address).name, "address": address, "task": task, "retrieves": retrieves},
             **{"architecture": config["architecture"], "made": made, "exported": exported},
             "loss": exported[f"loss_{exported['precision']}"] if exported else None,
-            **{"circuit": circuit, "report": report},
+            **{"circuit": circuit, "report": report, "strip": strip(report) if report else ()},
             "searched": report and report.discovery and report.discovery.combined.decision == "above",
             "useful_layers": len({head.layer for head in circuit.heads_with_paths}) if circuit else 0,
             "bound": bound_paper(task.n_steps) if isinstance(task, RetrievalTask) else None,

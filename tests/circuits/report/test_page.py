@@ -4,7 +4,7 @@ import pytest
 
 from circuits import Report, discover, path_patching, validate
 from circuits.report.strip import strip
-from tests.browser import assert_inked, opened
+from tests.browser import assert_inked, barriers, opened
 
 
 @pytest.mark.slow
@@ -22,7 +22,9 @@ def test_the_report_shows_verdict_diagram_tables_and_a_working_viewer_offline(mo
         assert page.locator("#losses .scatterlayer .trace").count() == 3
         assert_inked(page, "#attention-viewer-0")
         assert "L1H0" in page.locator("#attention-viewer-0").inner_text()
-        assert complaints == []
+        assert page.locator("#contents a").count() == page.locator("main > h2").count()
+        page.emulate_media(color_scheme="dark")
+        assert complaints + barriers(page) == []
 
 
 @pytest.mark.slow
