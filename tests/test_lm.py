@@ -1,5 +1,6 @@
 """SmolLM2, a model that nobody here trained (``make test-lm``). Scores are computed with transformers alone."""
 
+import pandas as pd
 import pytest
 import torch
 import transformers
@@ -17,6 +18,7 @@ from retrieval_interp.language_tasks.metric import MetricTask
 from retrieval_interp.language_tasks.registry import language_task
 from retrieval_interp.models import smollm2
 from retrieval_interp.models.machine import on_machine
+from tests.annotations import ROOT
 
 pytestmark = pytest.mark.lm
 try:
@@ -61,10 +63,12 @@ def test_outputs_in_single_and_half_precision_are_those_of_transformers(model, p
 
 @torch.no_grad()
 def test_what_heads_look_at_is_what_transformers_says(model, plain):
-    """Name movers, S-inhibition, duplicate and previous tokens on IOI; prefix matching on random tokens."""
+    """All scores of studies/smollm2, whose table has what the circuits say of the heads, and their costs."""
+    table = pd.read_csv(ROOT / "studies/smollm2/scores.csv")
+    told = {*zip(table["task"], table["head"], strict=True)}
     for name, scores in {
-        "ioi": [("end", "IO"), ("end", "S2"), ("S2", "S1"), ("S1+1", "S1")],
-        "induction": [("end", "next")],
+        "ioi": [("end", "IO"), ("end", "S2"), ("S2", "S1"), ("S2", "S1+1"), ("S1+1", "S1")],
+        "induction": [("end", "next"), ("end", "earlier"), ("next", "earlier")],
     }.items():
         examples = language_task(name, model.tokenizer).examples(64, seed=2)
         found, roles = soft_paths(model, examples), examples.roles
@@ -76,6 +80,7 @@ def test_what_heads_look_at_is_what_transformers_says(model, plain):
             for layer, index in (paid > 0.5).nonzero().tolist():
                 (head,) = (one for one in found if one == (layer, index))
                 assert dict(found[head].weights)[source, target] == pytest.approx(paid[layer, index].item(), abs=2e-3)
+                assert (name, str(head)) in told or paid[layer, index] < 0.55  # other prompts there
 
 
 def test_gates_tell_heads_that_ablation_finds_needed_from_others(model):

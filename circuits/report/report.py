@@ -21,6 +21,7 @@ from circuits.circuit import Head
 from circuits.circuit_file import StoredCircuit
 from circuits.discovery.discovery import Discovery
 from circuits.errors import BadInput, plain
+from circuits.losses.loss import Mean
 from circuits.losses.sequential_test import DecidedLoss, Range
 from circuits.mechanisms.mechanism import Idle
 from circuits.results import PAGE, REPORT, SUMMARY, Decision, Number, Protocol, Result, Verdict, together
@@ -211,11 +212,10 @@ class Report(Result):
             f"{sinks} heads give the first token more than half of their attention, on average.",
         ]
         for name, own in [*self.combined.loss.measures.items()][:1]:
-            higher = {str(one.head): loss.ahead for one in self.parts for loss in one.losses.values()}
-            least = self.settings.least * own
-            clear = {one: by for one, by in higher.items() if by and by.positive and by.mean >= least}
-            if against := ", ".join(f"{head} (by {more})" for head, more in clear.items()):
-                said.append(f"Work against the task: the {name} is {own:.2f}, and more without {against}.")
+            by = ", ".join(
+                f"{head} (by {more})" for head, more in against(self.parts, self.settings.least * own).items()
+            )
+            said += [f"Work against the task: whatever they do instead, the {name} rises without {by}."] if by else []
         return tuple(said)
 
     @property
@@ -234,6 +234,13 @@ class Report(Result):
         from circuits.report.page import tables
 
         return tables(self)["paths"].map(lambda value: value.loss.mean if isinstance(value, DecidedLoss) else value)
+
+
+def against(parts: tuple[Removal, ...], least: float) -> dict[Head, Mean]:
+    """Return the heads without which the first measure rises by ``least`` or more, whatever is instead of them."""
+    each = [(one.head, loss.ahead) for one in parts for loss in one.losses.values() if loss.ahead]
+    lowest = {head: min((more for own, more in each if own == head), key=lambda one: one.mean) for head, _ in each}
+    return {head: more for head, more in lowest.items() if more.positive and more.mean >= least}
 
 
 def decided(statements: tuple[Statement, ...]) -> Decision:

@@ -224,7 +224,6 @@ class Telling:
 
     def steps(self, n: int, i: int, words: Sequence[str], places: Sequence[dict[int, str]]) -> Iterator[Step]:
         """Yield the steps of one instance."""
-
         ends = [next(at for at, role in one.items() if role in self.task.output_roles) for one in places]
 
         def place(at: int) -> str:
@@ -240,13 +239,10 @@ class Telling:
                 said = f"{head} at {place(look.source)} looks at {place(look.target)}: {look.attention:.2f}{SAID[how]}."
                 told.setdefault(head.layer, []).append((said, look))
                 if writer := self.writers.get((head, role, n, i)):
-                    seen = f"looks from there at {place(writer.target)}: {writer.attention:.2f}"
-                    told[head.layer].append(
-                        (f"What it fetches there was written by {writer.head}, which {seen}.", writer)
-                    )
+                    seen = f"{writer.head}, which looks from there at {place(writer.target)}: {writer.attention:.2f}"
+                    told[head.layer].append((f"What it fetches there was written by {seen}.", writer))
         yield Step(layer=None, said=first, arrows=(), reads=(*self.lens[0][n][i],))
         for layer, looks in told.items():
-            sentences, arrows = zip(*looks, strict=True)
-            said = f"Layer {layer}: {' '.join(sentences)}"
+            said, arrows = f"Layer {layer}: {' '.join(said for said, _ in looks)}", tuple(look for _, look in looks)
             yield Step(layer=layer, said=said, arrows=arrows, reads=(*self.lens[layer + 1][n][i],))
         yield Step(layer=None, said=last, arrows=(), reads=(*self.lens[-1][n][i],))

@@ -103,10 +103,11 @@ def validate(
     check_protocol(protocol, model)
     check_fit(model, task, hypothesis)
     examples, about = examples or usual(model), facts(model_dir, model, task)
-    with long_work(out, {**about, "circuit": hypothesis.digest}, model, task, VALIDATION):
+    with long_work(out, {**about, "circuit": hypothesis.digest}, model, task, VALIDATION, examples):
         report = circuits.validate(model, task, hypothesis, n_examples=examples, seed=seed, threshold=threshold)
-        report = report.by(protocol.value)
-    finished(report.about(about), out, as_json, verbose)
+        report = report.by(protocol.value).about(about)
+        page = None if out is None else report.save(out)
+    finished(report, page, as_json, verbose)
 
 
 @app.command(epilog="Example: retrieval-interp discover transformer_a --out reports/found")
@@ -149,7 +150,7 @@ def discover(
     command = " ".join(
         [f"retrieval-interp discover {model_dir}", *(f"--{key} {value}" for key, value in options.items())]
     )
-    with long_work(out, about, model, task, DISCOVERY + VALIDATION):
+    with long_work(out, about, model, task, DISCOVERY + VALIDATION, examples):
         discovery = circuits.discover(model, task, n_examples=examples, **chosen, protocol=protocol.value)
         circuit = replace(discovery.circuit, name=name, description=f"Found by: {command}.")
         if not as_json:
@@ -173,7 +174,8 @@ def discover(
         report = report.model_copy(update={"discovery": discovery})
         if found and report.paper is not None:
             report = taken_apart(report, model, task)
-    finished(report.about(about), out, as_json, verbose, found)
+        page = (report := report.about(about)).save(out)
+    finished(report, page, as_json, verbose, found)
 
 
 def check_fit(model: "Transformer", task: "Task", circuit: "Circuit") -> None:
@@ -211,10 +213,12 @@ def usual(model: "Transformer") -> int:
 
 
 @contextmanager
-def long_work(out: Path | None, about: dict[str, Any], model: "Transformer", task: "Task", runs: int) -> Iterator[None]:
+def long_work(
+    out: Path | None, about: dict[str, Any], model: "Transformer", task: "Task", runs: int, examples: int
+) -> Iterator[None]:
     """Say how long work on a language model with many heads takes; keep what is finished in the folder of its results.
 
-    ``runs`` is about how many prompts run through the model.
+    ``runs`` is about how many prompts run through the model with the usual number of examples.
     """
     from circuits.model.transformer import run
     from circuits.settings import has_many_heads
@@ -228,7 +232,7 @@ def long_work(out: Path | None, about: dict[str, Any], model: "Transformer", tas
     start = time.monotonic()
     with torch.no_grad():
         run(model, few)
-    minutes = math.ceil((time.monotonic() - start) / len(few) * runs / 60)
+    minutes = math.ceil((time.monotonic() - start) / len(few) * runs * (0.2 + 0.8 * examples / OF_MANY) / 60)
     n_heads = model.cfg.n_layers * model.cfg.n_heads
     typer.echo(f"{n_heads} heads, prompts of {few.inputs.shape[1]} tokens: about {minutes} min", err=True)
     if out is None:
@@ -362,9 +366,8 @@ def taken_apart(report: "Report", model: "Transformer", task: "Task") -> "Report
     return report.model_copy(update={"composition": composition})
 
 
-def finished(report: "Report", out: Path | None, as_json: bool, verbose: bool, found: bool = True) -> None:
-    """Save and print a report, and exit by its decision."""
-    page = None if out is None else report.save(out)
+def finished(report: "Report", page: Path | None, as_json: bool, verbose: bool, found: bool = True) -> None:
+    """Print a report, and where its page is, and exit by its decision."""
     if as_json:
         print(report.model_dump_json(indent=2))
     else:

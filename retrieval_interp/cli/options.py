@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from circuits.errors import real
+from circuits.errors import BadInput, real
 
 
 def usable_number(examples: int | None) -> int | None:
@@ -28,8 +28,10 @@ def usable_seed(seed: int) -> int:
 
 
 def usable_threshold(threshold: float | None) -> float | None:
-    """Check a threshold."""
-    return threshold if threshold is None else real("the threshold", threshold, above=0.0)
+    """Check a threshold before the work: all of them are below 1."""
+    if threshold is not None and real("the threshold", threshold, above=0.0) >= 1:
+        raise BadInput(f"the threshold is {threshold:g}; expected a number below 1")
+    return threshold
 
 
 Model = Annotated[

@@ -17,6 +17,8 @@ from circuits.averages import averages
 from circuits.discovery.soft_paths import soft_paths
 from circuits.losses.sequential_test import SequentialTest
 from circuits.mechanisms.mechanism import Idle, Intact
+from circuits.mechanisms.one_hot import OneHot
+from circuits.mechanisms.soft import Soft
 from retrieval_interp import data_folder, load
 from retrieval_interp.language_tasks.metric import MetricTask
 from retrieval_interp.language_tasks.registry import language_task
@@ -39,6 +41,13 @@ SCORES = {
 }
 
 
+def beside(mechanism, own):
+    """Return what looks as a mechanism does, and elsewhere as a head does on average."""
+    if isinstance(mechanism, Soft):
+        return Soft(dict(mechanism.weights), own)
+    return OneHot(mechanism.rows, own) if isinstance(mechanism, OneHot) else mechanism
+
+
 def controls(circuit, means, seed):
     """Yield the name of a control and its circuit: no class of heads, or as many random heads in its place."""
     fixed = {head: one for head, one in circuit.heads.items() if not one.varies}
@@ -53,7 +62,7 @@ def controls(circuit, means, seed):
             yield f"without its {len(some)} {name}", Circuit({**circuit.heads, **{head: means[head] for head in some}})
             for draw in range(RANDOM):
                 others = random.Random(f"{seed} {draw}").sample(sorted(fixed), len(some))
-                swapped = dict(zip(others, some.values(), strict=True))
+                swapped = {head: beside(one, means[head]) for head, one in zip(others, some.values(), strict=True)}
                 yield (
                     f"{len(some)} random heads instead of its {name}",
                     Circuit({**circuit.heads, **{head: means[head] for head in some}, **swapped}),
@@ -90,13 +99,12 @@ def rows(name, model, circuit):
         task = MetricTask.of(model, language_task(name, model.tokenizer), seed=seed)
         means = averages(model, task, seed, 256)
         test = SequentialTest(model, task, task.examples(N, seed), 0.05, means)
-        (own,) = test.measure([Circuit()])
         for control, one in controls(circuit, means.patterns, seed):
             n = N if control == "the circuit" else 128
             (loss,) = test.measure([one], n)
             (mine,) = test.measure([Circuit()], n)
             measures = {**loss.measures, "share": loss.measures["logit difference"] / mine.measures["logit difference"]}
-            yield {"task": name, "seed": seed, "what": control, "n": n, **measures, "own top-1": own.measures["top-1"]}
+            yield {"task": name, "seed": seed, "what": control, "n": n, **measures, "own top-1": mine.measures["top-1"]}
             print(name, seed, control, measures, flush=True)
 
 

@@ -2,7 +2,11 @@ from dataclasses import replace
 
 import pytest
 
-from circuits import Report, discover, path_patching, validate
+from circuits import Head, Report, discover, path_patching, validate
+from circuits.checks.minimality import Removal
+from circuits.losses.loss import Loss, Mean
+from circuits.losses.sequential_test import DecidedLoss
+from circuits.report.report import against
 from circuits.report.strip import strip
 from tests.browser import assert_inked, barriers, opened
 
@@ -61,3 +65,19 @@ def test_the_report_of_a_discovery_tells_how_the_circuit_was_found(model, task, 
         assert "paths intact" in page.locator("#self-consistency").inner_text()
         assert complaints == []
     assert Report.read(tmp_path / "report.json") == report
+
+
+def test_a_head_works_against_the_task_if_the_measure_rises_whatever_is_instead_of_it():
+    def part(head, **ahead):
+        losses = {way: DecidedLoss(Loss(0.0, 0.0, 9), "above", 0.0, Mean(*one, 9)) for way, one in ahead.items()}
+        return Removal(head=Head(0, head), path=None, losses=losses, intact={}, needed="no")
+
+    rises, falls, unclear = (0.5, 0.1), (-0.1, 0.01), (0.5, 0.3)
+    parts = (
+        part(0, uniform=rises, identity=(0.6, 0.1)),
+        part(1, uniform=falls, identity=rises),
+        part(2, mean=unclear),
+        part(3, mean=rises),
+        part(3, uniform=(0.01, 0.001)),  # another path of the same head
+    )
+    assert {head.index: more.mean for head, more in against(parts, 0.1).items()} == {0: 0.5}
