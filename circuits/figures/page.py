@@ -56,7 +56,7 @@ def render_page(template: str, package: str = "circuits", **contents: Any) -> st
 @cache
 def _templates(package: str) -> jinja2.Environment:
     loader = jinja2.ChoiceLoader([jinja2.PackageLoader(owner) for owner in dict.fromkeys((package, "circuits"))])
-    escaped = lambda name: not name.endswith(".md.jinja")  # noqa: E731
+    escaped = jinja2.select_autoescape(disabled_extensions=["md.jinja"], default=True)
     return jinja2.Environment(loader=loader, autoescape=escaped, undefined=jinja2.StrictUndefined)
 
 

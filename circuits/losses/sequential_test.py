@@ -224,8 +224,10 @@ class SequentialTest:
                 whole = self._excess(one, others[key], n, unit, bounded=False)
                 far = whole.mean().abs() if self.two_sided else whole.mean()
                 side = "below" if far.item() < at else "undecided"
-            both = self._measures and not self.absolute and (self._losses[one.digest], self._losses[others[key].digest])
-            ahead = Mean.of((both[0][:n] - both[1][:n])[:, self._n_components]) if both else None
+            ahead = None
+            if self._measures and not self.absolute:
+                apart = self._losses[one.digest][:n] - self._losses[others[key].digest][:n]
+                ahead = Mean.of(apart[:, self._n_components])
             return DecidedLoss(loss, side, excess.mean().item(), ahead)
 
         def goes_on(key: Key) -> bool:

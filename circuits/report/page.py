@@ -118,7 +118,7 @@ def page(report: Report, experiment: Experiment | None) -> str:
         attention = role_attention(model, examples).cpu()
         diagram = Markup(circuit_diagram(report.circuit, examples.roles, attention, report.composition)._repr_html_())
         heads = [one.head for one in _ranked(report)] if experiment.many else None  # of many, the circuit's
-        stories = step_by_step(model, experiment.task, report.circuit, seed=report.seed, means=experiment.averages)
+        stories = step_by_step(model, experiment.task, report.circuit, seed=report.seed, averages=experiment.averages)
         few = examples.take(slice(0, VIEWED_EXAMPLES))
         frames = [attention_frame(model, few, n, heads=heads) for n in range(len(few))]
         viewers = elements([Viewer({"": (frame,)}) for frame in frames])
@@ -146,7 +146,7 @@ def markdown(report: Report) -> str:
 def loss_figure(report: Report) -> go.Figure:
     """Plot the loss without each path or positional head, beside model and circuit; bars are two standard errors."""
     rows = [
-        ("model and circuit", "the model" + " (0: not drawn)" * (not report.scale.own.mean), report.scale.own),
+        ("model and circuit", "the model" + " (0)" * (not report.scale.own.mean), report.scale.own),
         ("model and circuit", "all heads replaced or idle", report.combined.loss),
         ("model and circuit", "all heads idle", report.scale.none),
     ]

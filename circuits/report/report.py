@@ -212,10 +212,9 @@ class Report(Result):
             f"{sinks} heads give the first token more than half of their attention, on average.",
         ]
         for name, own in [*self.combined.loss.measures.items()][:1]:
-            by = ", ".join(
-                f"{head} (by {more})" for head, more in against(self.parts, self.settings.least * own).items()
-            )
-            said += [f"Work against the task: whatever they do instead, the {name} rises without {by}."] if by else []
+            clear = against(self.parts, self.settings.least * own)
+            if by := ", ".join(f"{head} (by {more})" for head, more in clear.items()):
+                said.append(f"Work against the task: with all that was tried instead, the {name} rises without {by}.")
         return tuple(said)
 
     @property
@@ -237,7 +236,7 @@ class Report(Result):
 
 
 def against(parts: tuple[Removal, ...], least: float) -> dict[Head, Mean]:
-    """Return the heads without which the first measure rises by ``least`` or more, whatever is instead of them."""
+    """Return the heads without which the first measure clearly rises, by ``least`` or more in all ways tried."""
     each = [(one.head, loss.ahead) for one in parts for loss in one.losses.values() if loss.ahead]
     lowest = {head: min((more for own, more in each if own == head), key=lambda one: one.mean) for head, _ in each}
     return {head: more for head, more in lowest.items() if more.positive and more.mean >= least}

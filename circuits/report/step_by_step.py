@@ -15,7 +15,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from circuits.ablation import each_loss
-from circuits.averages import Averages, averages
+from circuits.averages import Averages
+from circuits.averages import averages as averages_of
 from circuits.circuit import Circuit, Head
 from circuits.entrance import entrance
 from circuits.errors import whole
@@ -87,7 +88,7 @@ def step_by_step(
     *,
     n_stories: int = SHOWN,
     seed: int = 0,
-    means: Averages | None = None,
+    averages: Averages | None = None,
 ) -> Stories:
     """Tell how a model solves some examples, along a circuit.
 
@@ -97,7 +98,7 @@ def step_by_step(
         circuit: the circuit.
         n_stories: the number of examples; on half of them the model goes another way, if there are as many.
         seed: their seed.
-        means: the averages of the model's heads; by default those of this seed.
+        averages: the averages of the model's heads; by default those of this seed.
 
     Raises:
         BadInput: the circuit does not fit the model or the task.
@@ -111,14 +112,15 @@ def step_by_step(
     if isinstance(task, WithInstances):
         with torch.no_grad():
             asked = ~task.instance_losses(run(model, examples), examples).isnan().all(dim=2).cpu()
+            asked |= ~asked.any(dim=1, keepdim=True)  # where nothing is asked, all is told
     odd = [kind >= ANOTHER_WAY for (_, role), (*_, kind) in looks.items() if role in task.output_roles]
-    other = torch.stack([asked & one for one in odd] or [~asked & asked]).any(dim=0)
+    other = torch.stack([asked & one for one in odd] or [torch.zeros_like(asked)]).any(dim=0)
     order = other.any(dim=1).int().argsort(descending=True, stable=True)
     half = -(-n_stories // 2)
     some = torch.cat([order[:half], order.flip(0)[: n_stories - half]])
     chosen = {where: (at[some], share[some], kind[some]) for where, (at, share, kind) in looks.items()}
     telling = Telling(model, task, circuit, examples.take(some.to(device)), chosen, asked[some])
-    told = (*telling.stories(averages(model, task, seed) if means is None else means),)
+    told = (*telling.stories(averages_of(model, task, seed) if averages is None else averages),)
     steps = [one for story in told for steps in story.steps for one in steps]
     heads, n_answers = {arrow.head for one in steps for arrow in one.arrows}, {len(one.reads) for one in steps}
     return Stories(
@@ -176,11 +178,9 @@ class Telling:
     def without(self, means: Averages) -> dict[str, Said]:
         """Return the circuit's answers, and those without each of its heads that look or are drawn."""
         drawn = {head for (head, _), (*_, kind) in self.looks.items() if kind.any()}
-        circuits = {"": self.circuit}
-        for head in sorted({*drawn, *self.circuit.looking}):
-            circuits[str(head)] = self.circuit.with_head(head, Idle())
-        said: list[Said] = [[] for _ in circuits]
-        heard = Heard(self.task)
+        heads = sorted({*drawn, *self.circuit.looking})
+        circuits = {"": self.circuit} | {str(head): self.circuit.with_head(head, Idle()) for head in heads}
+        said, heard = [Said() for _ in circuits], Heard(self.task)
         for n, _, _ in each_loss(self.model, heard, self.examples, [*circuits.values()], means):
             said[n] += self.rounded(heard.said)
         return dict(zip(circuits, said, strict=True))

@@ -6,7 +6,6 @@ if TYPE_CHECKING:
     from circuits.discovery.discovery import Discovery
     from circuits.report.report import Report
 
-MANY = 64  # of more heads, only those that look at content are printed
 COLOURS = {"holds": "green", "fails": "red", "undecided": "yellow"}
 
 
@@ -45,8 +44,10 @@ def print_discovery(discovery: "Discovery") -> None:
     from rich.console import Console
     from rich.text import Text
 
+    from circuits.settings import current
+
     console, heads = Console(), discovery.circuit.heads
-    shown = [head for head in heads if len(heads) <= MANY or heads[head].varies]
+    shown = [head for head in heads if len(heads) <= current().one_by_one or heads[head].varies]
     for head, mechanism in ((head, heads[head]) for head in shown):
         looks = discovery.content_or_position
         alone = looks.alone.get(head) if looks else None

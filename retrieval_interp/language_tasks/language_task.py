@@ -124,10 +124,9 @@ class TokenAnswers:
         self: Any, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
     ) -> list[list[list[Answer]]]:
         """Return the three most likely answers of every instance; the right ones are the first of the targets."""
-        example, (role,) = torch.arange(len(examples), device=outputs.device)[:, None], self.output_roles
-        chances = exact(outputs[example, examples.roles[role]]).softmax(dim=-1)
+        (role,), targets = self.output_roles, examples.targets
+        chances = exact(at_end(outputs, examples, role)).softmax(dim=-1)
         shares, tokens = chances.topk(min(3, outputs.shape[-1]))
-        targets = examples.targets
         right = targets[:, :, :1] if targets.ndim > 1 else targets[:, None, None, None]
         hits = (tokens[..., None] == right).any(dim=3)
         rows = zip(tokens.tolist(), shares.tolist(), hits.tolist(), strict=True)
@@ -165,8 +164,8 @@ def drawn(
 
 
 def at_end(
-    outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
+    outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples, role: str = END
 ) -> Float[torch.Tensor, "batch instance d_out"]:
     """Return the outputs at which the answers are read."""
     example = torch.arange(len(examples), device=outputs.device)[:, None]
-    return outputs[example, examples.roles[END]]
+    return outputs[example, examples.roles[role]]

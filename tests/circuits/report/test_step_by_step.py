@@ -1,4 +1,5 @@
 import pytest
+import torch
 from playwright.sync_api import expect
 
 from circuits import Circuit
@@ -41,6 +42,20 @@ def test_an_answer_can_be_read_once_the_path_that_brings_it_was_followed(model, 
             assert fetch.said.startswith(f"Layer 1: L1H0 at \u201c{story.words[place['query']]}\u201d (query) looks at")
         assert all(answer[0][2] for answer in story.without[""])
         assert not any(answer[0][2] for answer in story.without["L1H0"])
+
+
+def test_instances_that_are_not_asked_for_an_answer_are_not_told(model, circuit):
+    class Half(Told):
+        def instance_losses(self, outputs, examples):
+            losses = torch.zeros(len(outputs), 3, 1)
+            losses[:, 0] = torch.nan
+            return losses
+
+    told = step_by_step(model, Half(), circuit, n_stories=1)
+    assert told.other == (0, 64 * 2)
+    (story,) = told.stories
+    assert len(story.steps) == len(story.roles) == len(story.without[""]) == 2
+    assert all(answer[0][2] for answer in story.without[""])
 
 
 def test_where_the_model_goes_another_way_the_story_says_who_had_written_what_it_fetches():

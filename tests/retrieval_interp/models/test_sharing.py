@@ -137,3 +137,9 @@ def test_a_model_whose_circuit_was_not_found_says_so_on_its_card(folder):
     card = model_card(folder, "found/somewhere")
     assert f"tried {len(report['discovery']['trials'])} changes" in card
     assert "a loss of 0.37 on 1024 fresh examples" in card
+
+
+@pytest.mark.parametrize("name", [path.parent.name for path in data_folder().glob("*/config.json")])
+def test_the_card_of_a_shipped_model_is_what_is_written_today(name):
+    folder = data_folder() / name
+    assert (folder / "README.md").read_text(encoding="utf-8") == model_card(folder, name)

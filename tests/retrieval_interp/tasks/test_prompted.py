@@ -4,9 +4,12 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from circuits import Task
+from circuits.task import Told
+from circuits.utils.tokens import visible
 from retrieval_interp.prompts import FORMULATIONS, Equations, formulation
 from retrieval_interp.tasks.equations import EquationsTask
 from retrieval_interp.tasks.prompted import ANSWER, Prompted, as_text, placed, prompt_layout, question_ids
+from retrieval_interp.tasks.words import Kind, WordsTask
 from retrieval_interp.theory.information_flow import layers_until
 from tests.refusals import assert_refused
 from tests.tokenizing import byte_pairs
@@ -89,3 +92,23 @@ def test_a_model_of_another_vocabulary_and_impossible_numbers_of_examples_are_re
     assert_refused("the model has 7 output tokens; its tokenizer has", task.losses, outputs, examples)
     for n in (0, 10**30):
         assert_refused(f"the number of examples is {n}; expected a whole number from 1 to 1000000", task.examples, n, 0)
+
+
+EQUATIONS = EquationsTask(n_steps=2)
+
+
+@pytest.mark.parametrize(
+    "task", [EQUATIONS, EQUATIONS.prompted, WordsTask(Kind.ioi)], ids=["equations", "prompted", "ioi"]
+)
+def test_a_task_of_tokens_says_the_most_likely_answers_and_which_of_them_is_right(task) -> None:
+    assert isinstance(task, Told)
+    examples, (role,), rows = task.examples(3, seed=0), task.output_roles, torch.arange(3)
+    right, at = examples.targets.reshape(3, -1)[:, 0], examples.roles[role][:, 0]
+    outputs = torch.zeros(*examples.inputs.shape, len(task.tokenizer))
+    outputs[rows, at, right], outputs[rows, at, right - 1] = 5.0, 7.0
+    for told, token, text, place in zip(task.said(outputs, examples), right, task.texts(examples), at, strict=True):
+        (first, second, _), *_ = told
+        assert (first[0], first[2]) == (visible(task.tokenizer, int(token) - 1), False)
+        assert (second[0], second[2]) == (visible(task.tokenizer, int(token)), True)
+        assert 1 > first[1] > second[1] > 0
+        assert len(text) == examples.inputs.shape[1] > place
