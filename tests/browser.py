@@ -22,7 +22,11 @@ SILENT = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "-
 PATIENCE = 600_000  # milliseconds, for whatever a page is waited for: machines may be busy
 # Figures and viewers say so when they are drawn.
 NOT_DRAWN = ".plotly-graph-div:not([data-drawn]), .attention-viewer:empty, .attention-panel:not([data-drawn])"
-
+SEE_ALL = """what => {
+    const left = document.querySelector(what);
+    left ? left.scrollIntoView() : window.scrollTo(0, 0);
+    return left === null;
+}"""  # viewers are drawn when one comes near
 OTHERS = (".plotly-graph-div", ".attention-viewer", ".attention-panel", ".noUi-handle")  # drawn by libraries
 SERIOUS = ("serious", "critical")
 
@@ -84,7 +88,7 @@ def opened(file: Path) -> Iterator[tuple[Page, list[str]]]:
     with new_page(offline=True, viewport={"width": 1200, "height": 900}) as (page, complaints):
         page.on("request", lambda request: complaints.append(request.url) if request.url != file.as_uri() else None)
         page.goto(file.as_uri())
-        page.wait_for_function(f"document.querySelector({NOT_DRAWN!r}) === null")
+        page.wait_for_function(SEE_ALL, arg=NOT_DRAWN)
         complaints += barriers(page)
         yield page, complaints
 

@@ -96,6 +96,24 @@ class InductionTask:
         return (outputs[:, -CHAINS:] - wanted).square().sum(dim=-1).mean(dim=1, keepdim=True)
 
 
+class Told(InductionTask):
+    """The problem, and its symbols and answers in words."""
+
+    unit = "logit"
+
+    def texts(self, examples):
+        return [[str(token) for token in row] for row in examples.inputs.tolist()]
+
+    def said(self, outputs, examples):
+        """The symbol with the largest output at every query, in the order of the instances."""
+        at = examples.roles["query"]
+        told = []
+        for row, places, right in zip(outputs, at, examples.targets, strict=True):
+            asked = [(row[place], right[place - (row.shape[0] - len(right))]) for place in places]
+            told.append([[(str(int(one.argmax())), float(one.max()), bool(one[want] > 0.5))] for one, want in asked])
+        return told
+
+
 class ChainTask:
     """N chains of D steps over tokens: the pairs, those of the last step first, then the queries; each block shuffled.
 

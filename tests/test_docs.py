@@ -14,7 +14,10 @@ import retrieval_interp
 from circuits.errors import Unsolved
 from circuits.mechanisms import registry
 from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
+from circuits.report.report import Report
+from circuits.report.strip import strip
 from docs import pictures
+from retrieval_interp.models.library import data_folder
 from tests.annotations import ROOT
 from tests.browser import new_page
 
@@ -69,8 +72,10 @@ def test_every_picture_shows_what_is_there():
     assert {path.name for path in (ROOT / "docs").glob("*.png")} == {*listed}
 
 
-def test_the_readme_fits_on_a_few_screens():
-    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 120
+def test_the_readme_fits_on_a_few_screens_and_begins_with_a_verdict_as_it_is_stored():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 120
+    assert f"\n> Transformer A: {' · '.join(map(str, strip(Report.read(data_folder() / 'transformer_a'))))}\n" in text
 
 
 @pytest.fixture(scope="module")

@@ -187,11 +187,7 @@ def _fault(one: HeadConsistency, group: str | None) -> str:
 
 
 def heads_with_paths(circuit: Circuit) -> tuple[Head, ...]:
-    """Return the heads with paths between roles, from the lowest layer up.
-
-    Raises:
-        BadInput: there is none.
-    """
+    """Return the heads with paths between roles, from the lowest layer up; BadInput if there is none."""
     return tuple(dict.fromkeys(path.head for path in role_paths(circuit)))
 
 

@@ -34,11 +34,7 @@ class Draft:
         return [Drawn(path, "in the circuit" if there else "removed", said[path]) for path, there in self.paths.items()]
 
     def toggled(self, path: AttentionPath) -> "Draft":
-        """Return the draft with a path removed, or put back.
-
-        Raises:
-            BadInput: no such path is drawn.
-        """
+        """Return the draft with a path removed, or put back; BadInput if no such path is drawn."""
         present = self.circuit.paths
         if path in present:
             return replace(self, circuit=self.circuit.without(path))

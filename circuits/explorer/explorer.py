@@ -28,6 +28,7 @@ from circuits.given import examples_of
 from circuits.losses.sequential_test import SequentialTest
 from circuits.mechanisms.mechanism import Idle, Intact, Resample, head_pattern
 from circuits.model.transformer import Transformer
+from circuits.report.step_by_step import answers, words
 from circuits.task import Task
 from circuits.utils.files import to_path
 from circuits.viewer import attention_viewer, warn_if_large
@@ -36,13 +37,7 @@ HERE = Path(__file__).parent
 MANY = 48  # of more heads, not all are drawn
 AT_ONCE, EXACTLY = 32, 1024  # examples for losses while exploring, and for exact losses
 IN_PASSING = 64  # examples for the test whether paths are needed
-NEEDED = {
-    "directly": "needed",
-    "indirectly": "needed indirectly",
-    "as a backup": "a backup",
-    "undecided": "undecided",
-    "no": "not needed",
-}
+NEEDED = {"directly": "needed", "indirectly": "needed indirectly", "as a backup": "a backup", "no": "not needed"}
 
 
 @entrance
@@ -102,6 +97,7 @@ class Explorer(ipywidgets.VBox):
         shown = str((circuit.heads_with_paths or self._heads)[-1])
         self.head = ipywidgets.Dropdown(options=[*map(str, self._heads)], value=shown, description="head")
         self.example = ipywidgets.IntSlider(0, 0, AT_ONCE - 1, description="example")
+        self._words, self._answers = words(model, task, self._few), answers(model, task, self._few)
         self.source = ipywidgets.Dropdown(options=roles, value=roles[-1], description="from")
         self.target = ipywidgets.Dropdown(options=roles, description="to")
         self.file = ipywidgets.Text("circuit.yaml", description="as")
@@ -109,7 +105,7 @@ class Explorer(ipywidgets.VBox):
         self.diagram = Diagram(layout={"flex": basis, "min_width": "0", "overflow": "auto"})
         self.viewer = AttentionHeads()
         self.losses, self.attention = ipywidgets.HTML(), ipywidgets.HTML()
-        self.line = ipywidgets.HTML()
+        self.line, self.sequence = ipywidgets.HTML(), ipywidgets.HTML()
         self.bar = ipywidgets.FloatProgress(min=0.0, max=1.0, layout={"visibility": "hidden"})
         self.buttons = {
             "undo": self._button("undo", "Undo one change", self._undo),
@@ -125,10 +121,8 @@ class Explorer(ipywidgets.VBox):
         row = partial(ipywidgets.HBox, layout={"flex_flow": "row wrap"})
         *edit, draw, save = self.buttons.values()
         figures = ipywidgets.VBox([self.losses, self.head, self.attention], layout={"flex": "1 1 360px"})
-        change = [self.source, self.target, draw, self.file, save]
-        super().__init__(
-            [row(edit), row(change), self.line, self.bar, row([self.diagram, figures]), self.example, self.viewer]
-        )
+        change, example = [self.source, self.target, draw, self.file, save], [self.example, self.sequence, self.viewer]
+        super().__init__([row(edit), row(change), self.line, self.bar, row([self.diagram, figures]), *example])
         self._show()
         self._show_head()
         self._show_example()
@@ -186,8 +180,8 @@ class Explorer(ipywidgets.VBox):
         experiment = Experiment(self.model, self.task, self.draft.circuit, **asked)
         experiment.test.searching = True  # with a stated error so few examples never show that nothing is lost
         parts = minimality(experiment)
-        self._labels = {one.path: NEEDED[one.needed] for one in parts if one.path is not None}
-        said = "; ".join(f"{one}: {NEEDED[one.needed]}" for one in parts) or "the circuit has no path"
+        self._labels = {one.path: NEEDED.get(one.needed, one.needed) for one in parts if one.path is not None}
+        said = "; ".join(f"{one}: {NEEDED.get(one.needed, one.needed)}" for one in parts) or "the circuit has no path"
         hint = " (all are, if the circuit's loss is not low)" if "undecided" in self._labels.values() else ""
         return f"On {IN_PASSING} examples, at the threshold {self.threshold:g}: {said}{hint}."
 
@@ -204,12 +198,13 @@ class Explorer(ipywidgets.VBox):
         """Write the circuit; a changed circuit does not keep the description of the first one.
 
         Raises:
-            BadInput: the text is not the name of a file, or the file exists and is no circuit, which must not be lost.
+            BadInput: the text is not the name of a file in a folder that exists; or the file exists and is no circuit,
+                which must not be lost.
         """
         name, circuit, first = self.file.value.strip(), self.draft.circuit, self._past[0].circuit
-        if Path(name).name in ("", "..") or "\0" in name:
-            raise BadInput(f"{name!r} is not the name of a file; expected a name such as circuit.yaml")
-        file = to_path(name)
+        if Path(name).name in ("", "..") or "\0" in name or not (file := to_path(name)).parent.is_dir():
+            expected = "expected a name such as circuit.yaml, in a folder that exists"
+            raise BadInput(f"{name!r} is not the name of a file; {expected}")
         if file.exists():
             try:
                 load_circuit(file)
@@ -236,13 +231,8 @@ class Explorer(ipywidgets.VBox):
         own, now = ({"mean": one.mean, **one.components} for one in (unablated, loss))
         rows, scale = [(name, own[name], now[name]) for name in own], self._test.scale
         limit, top = scale.own.mean + self.threshold * scale.width, max(*own.values(), *now.values(), 1e-9)
-        numbers: dict[str, Any] = {
-            "limit": limit,
-            "idle": scale.none.mean,
-            "top": max(top, 1.2 * limit),
-            "n": f"{self._n:,}",
-        }
-        self.losses.value = render("losses.html.jinja", rows=rows, **numbers)
+        lines: dict[str, Any] = {"limit": limit, "idle": scale.none.mean, "top": max(top, 1.2 * limit)}
+        self.losses.value = render("losses.html.jinja", rows=rows, n=f"{self._n:,}", **lines)
         losses = f"The circuit's loss is {loss}, the unablated loss {unablated}, on {self._n:,} examples."
         self._say(f"{message} {losses}" if message else losses)
 
@@ -272,6 +262,14 @@ class Explorer(ipywidgets.VBox):
         self.attention.value = render("heat.html.jinja", maps=shown, roles=roles.in_order)
 
     def _show_example(self) -> None:
-        viewer = attention_viewer(self.model, self._few, self.example.value)
+        """Show an example: its sequence, the model's answers, and where every head looks."""
+        n = self.example.value
+        told: dict[str, Any] = {
+            "words": self._words[n],
+            "answers": self._answers[n],
+            "names": self.task.loss_components,
+        }
+        self.sequence.value = render("example.html.jinja", unit=getattr(self.task, "unit", ""), **told)
+        viewer = attention_viewer(self.model, self._few, n)
         warn_if_large(viewer.panels[""])
         self.viewer.panels = viewer.contents

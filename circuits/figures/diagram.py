@@ -100,6 +100,7 @@ def circuit_diagram(
     name, n_rows = f"{circuit.name}: " if circuit.name else "", len(circuit.removable) - len(circuit.paths)
     said = f"{name}{len(circuit.paths)} attention paths; arrows lead up from the role looked at to the role that looks"
     said += f"; {len(fixed)} of fixed patterns (dotted)" if fixed else ""
+    said += "; the text at an arrow says on which instances the path holds" if any(one.label for one in paths) else ""
     said += f"; rows to fixed positions, not drawn: {n_rows}" if n_rows else ""
     said += "; at the right, who writes what a head finds its place by (Q, K) and fetches (V)" if beside else ""
     return Diagram(drawing(rows, paths, roles, attention, beside), f"{said}.")

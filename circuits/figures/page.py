@@ -25,8 +25,13 @@ def figure_element(figure: go.Figure, name: str) -> Markup:
 
     The element gets the attribute ``data-drawn`` when it is drawn.
     """
-    options = {"div_id": name, "post_script": "document.getElementById('{plot_id}').dataset.drawn = ''"}
-    return Markup(figure.to_html(PLOTLY_CONFIG, auto_play=False, include_plotlyjs=False, full_html=False, **options))
+    given = {
+        "div_id": name,
+        "post_script": "document.getElementById('{plot_id}').dataset.drawn = ''",
+        "full_html": False,
+    }
+    drawn = figure.to_html(PLOTLY_CONFIG, auto_play=False, include_plotlyjs=False, **given)
+    return Markup(f'<div class="scroll" tabindex="0">{drawn}</div>')  # on a narrow screen it scrolls
 
 
 @cache
@@ -73,11 +78,7 @@ class Shown:
         raise NotImplementedError
 
     def save(self, path: Path | str) -> None:
-        """Write the page to a file.
-
-        Raises:
-            BadInput: the file cannot be written.
-        """
+        """Write the page to a file; BadInput if it cannot be written."""
         write_atomically(to_path(path), self.page())
 
     def _repr_html_(self) -> str:

@@ -1,6 +1,6 @@
 // Shows circuitsvis' AttentionHeads for every panel, side by side, with a slider if the panels have several frames.
 // Returns a function that shows other panels, as many and with the same heads; a locked head stays locked.
-// When a panel is drawn, the attribute data-drawn of its attention-panel is the label of the step.
+// A panel is drawn when it is nearly in sight. Then the attribute data-drawn of its attention-panel is the label of the step.
 function showAttention(el, panels) {
   const steps = panels[0].frames.map(({ step }) => (step === null ? "" : `step ${step.toLocaleString("en")}`));
   const slider = document.createElement("input");
@@ -17,7 +17,7 @@ function showAttention(el, panels) {
     const box = Object.assign(document.createElement("div"), { className: "attention-panel" });
     box.id = `attention-viewer-${crypto.getRandomValues(new Uint32Array(1))[0]}`;
     const column = document.createElement("div");
-    column.style.cssText = "flex: 1 1 24em; min-width: 0; position: relative";
+    column.style.cssText = "flex: 1 1 24em; min-width: 0; min-height: 20em; position: relative";
     if (title) column.append(Object.assign(document.createElement("h3"), { textContent: title }));
     column.append(box);
     row.append(column);
@@ -36,8 +36,15 @@ function showAttention(el, panels) {
       }
     }
     View.prototype.isReactComponent = {};
-    const begin = () => (box.isConnected ? CircuitsVis.render(box.id, View, {}) : requestAnimationFrame(begin));
-    begin();
+    const begin = () => {
+      near.disconnect();
+      removeEventListener("beforeprint", begin);
+      column.style.minHeight = "0";
+      if (box.isConnected) CircuitsVis.render(box.id, View, {});
+    };
+    const near = new IntersectionObserver((seen) => seen.some((one) => one.isIntersecting) && begin(), { rootMargin: "50%" });
+    near.observe(column);
+    addEventListener("beforeprint", begin);
   });
   const draw = (view) => {
     const step = steps[slider.value];

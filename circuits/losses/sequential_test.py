@@ -135,11 +135,7 @@ class SequentialTest:
 
     @cached_property
     def scale(self) -> Range:
-        """The range.
-
-        Raises:
-            Unsolved: the heads do nothing for the task.
-        """
+        """The range; Unsolved if the heads do nothing for the task."""
         every = [
             Head(layer, index) for layer in range(self.model.cfg.n_layers) for index in range(self.model.cfg.n_heads)
         ]

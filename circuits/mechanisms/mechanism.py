@@ -255,11 +255,7 @@ class Intact(Mechanism):
         return True
 
     def pattern(self, roles: Roles, n_positions: int) -> Float[torch.Tensor, "#batch query key"]:
-        """Return nothing: nothing is replaced.
-
-        Raises:
-            BadInput: always.
-        """
+        """Raise BadInput: nothing is replaced."""
         raise BadInput("intact is no pattern: the head's own is not replaced")
 
 
@@ -267,11 +263,7 @@ class OutputAblation(Mechanism):
     """An ablation of a head's output, whatever it attends to; only what runs a model can do it."""
 
     def pattern(self, roles: Roles, n_positions: int) -> Float[torch.Tensor, "#batch query key"]:
-        """Return nothing: the output is replaced, not the pattern.
-
-        Raises:
-            BadInput: always.
-        """
+        """Raise BadInput: the output is replaced, not the pattern."""
         raise BadInput(f"{self.name} replaces a head's output and has no pattern; evaluate and run_ablated do it")
 
 

@@ -36,6 +36,7 @@ def from_pretrained(name: str | Path, *, device: str = "cpu", dtype: torch.dtype
         BadInput: there is no such model, it has no tokenizer or no safetensors, or lacks some weights; or
             TransformerLens does not support its architecture, or drops changes of its attention patterns.
     """
+    from huggingface_hub import get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
     from transformer_lens.model_bridge import TransformerBridge
 
     from circuits.model.layers import check_edits
@@ -51,6 +52,9 @@ def from_pretrained(name: str | Path, *, device: str = "cpu", dtype: torch.dtype
             bars.disable_progress_bar()
             stack.callback(bars.enable_progress_bar)
         with _named(f"{name}: no model in Hugging Face's format"):
+            config = str(name), "config.json"
+            if not Path(name).is_dir() and try_to_load_from_cache(*config) is None:
+                get_hf_file_metadata(hf_hub_url(*config))  # fails at once; what follows tries for 40 seconds
             transformers.AutoConfig.from_pretrained(name, **CODE)
         with _named(f"{name}: no tokenizer"):
             tokenizer = transformers.AutoTokenizer.from_pretrained(name, **CODE)

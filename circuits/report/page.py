@@ -160,9 +160,11 @@ def loss_figure(report: Report) -> go.Figure:
         pd.DataFrame(points), x=x, y="", error_x="bar", color="kind", symbol="kind", category_orders={"": labels},
         log_x=log, title=title, template="plotly_white", height=220 + 26 * len(labels),
     )  # fmt: skip
-    limit = report.scale.own.mean + report.threshold * report.scale.width
-    figure.add_vline(x=limit, line_dash="dash")  # plotly's own label would stand at 10 ** limit
-    at = {"x": log10(limit) if log else limit, "y": 1.0, "yref": "paper", "yanchor": "bottom", "showarrow": False}
-    figure.add_annotation(text=f"threshold {limit:.3g}", **at)
+    low, least = report.threshold * report.scale.width, report.settings.least * report.scale.width
+    limits = {"threshold": report.scale.own.mean + low, "least effect": report.combined.loss.mean + least}
+    for n, (name, limit) in enumerate(limits.items()):
+        figure.add_vline(x=limit, line_dash=("dash", "dot")[n])  # plotly's own label would stand at 10 ** limit
+        at = {"x": log10(limit) if log else limit, "y": 1.0, "yref": "paper", "yanchor": "bottom"}
+        figure.add_annotation(text=f"{name} {limit:.3g}", showarrow=False, xanchor=("left", "right")[n], **at)
     legend = {"title": "", "orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom"}
     return figure.update_traces(marker_size=10).update_layout(legend=legend, margin={"t": 80, "b": 110})

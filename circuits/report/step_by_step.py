@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 from torch import Tensor
 
 from circuits.ablation import each_loss
@@ -108,11 +108,8 @@ def step_by_step(
     examples = examples_of(task, max(n_stories, SEARCHED), stream_seed(seed, "step by step"), device)
     circuit.check(examples.roles, model.cfg.n_layers, model.cfg.n_heads)
     looks = looked(model, circuit, examples)
-    asked = torch.ones(examples.roles.positions.shape[::2], dtype=torch.bool)
-    if isinstance(task, WithInstances):
-        with torch.no_grad():
-            asked = ~task.instance_losses(run(model, examples), examples).isnan().all(dim=2).cpu()
-            asked |= ~asked.any(dim=1, keepdim=True)  # where nothing is asked, all is told
+    with torch.no_grad():
+        asked = asked_in(task, run(model, examples), examples)
     odd = [kind >= ANOTHER_WAY for (_, role), (*_, kind) in looks.items() if role in task.output_roles]
     other = torch.stack([asked & one for one in odd] or [torch.zeros_like(asked)]).any(dim=0)
     order = other.any(dim=1).int().argsort(descending=True, stable=True)
@@ -131,6 +128,45 @@ def step_by_step(
         colours={str(head): colour(head) for head in sorted(heads)},
         stories=told,
     )
+
+
+def asked_in(task: Task, outputs: Tensor, examples: Examples) -> Bool[Tensor, "example instance"]:
+    """Return which instances are asked for an answer; where none is, all."""
+    if not isinstance(task, WithInstances):
+        return torch.ones(examples.roles.positions.shape[::2], dtype=torch.bool)
+    asked = ~task.instance_losses(outputs, examples).isnan().all(dim=2).cpu()
+    return asked | ~asked.any(dim=1, keepdim=True)
+
+
+def words(model: Transformer, task: Task, examples: Examples) -> list[list[str]]:
+    """Return the text of every position, or its number if neither task nor model has texts; none at padding."""
+    texts = [[*map(str, range(len(row)))] for row in examples.inputs]
+    if isinstance(task, Told):
+        texts = task.texts(examples)
+    elif model.tokenizer is not None:
+        texts = [[visible(model.tokenizer, token) for token in row] for row in examples.inputs.tolist()]
+    both = zip(texts, examples.roles.tokens(examples.inputs.shape[1]), strict=True)
+    return [[text if there else "" for text, there in zip(*one, strict=True)] for one in both]
+
+
+@torch.no_grad()
+def answers(model: Transformer, task: Task, examples: Examples) -> list[list[tuple[str, list[Answer]]]]:
+    """Return what the model says in every instance that is asked, after the text of the position where it says so."""
+    outputs, texts, at = run(model, examples), words(model, task, examples), examples.roles[task.output_roles[-1]]
+    each = zip(texts, at.tolist(), asked_in(task, outputs, examples), said(task, outputs, examples), strict=True)
+    return [[(row[end], one) for end, there, one in zip(*own, strict=True) if there] for row, *own in each]
+
+
+def said(task: Task, outputs: Tensor, examples: Examples) -> Said:
+    """Return what outputs say, for every example and instance; nothing if the task is not ``Told``."""
+    if not isinstance(task, Told):
+        return [[[] for _ in range(examples.roles.positions.shape[2])] for _ in outputs]
+    return rounded(task.said(outputs, examples))
+
+
+def rounded(told: Said) -> Said:
+    """Return answers with two digits."""
+    return [[[(text, float(f"{number:.2g}"), hit) for text, number, hit in one] for one in each] for each in told]
 
 
 class Heard:
@@ -162,17 +198,15 @@ class Telling:
     def stories(self, means: Averages) -> Iterator[Story]:
         """Yield the story of every example."""
         roles, without = self.examples.roles, self.without(means) if isinstance(self.task, Told) else {}
-        there = roles.tokens(self.examples.inputs.shape[1])
-        for n, texts in enumerate(self.words()):
-            words = [text if token else "" for text, token in zip(texts, there[n], strict=True)]  # none at padding
+        for n, texts in enumerate(words(self.model, self.task, self.examples)):
             at = roles.positions[n].T.tolist()
             places = [dict(zip(reversed(one), reversed(roles.names), strict=True)) for one in at]
             some = self.asked[n].nonzero()[:, 0].tolist()
             yield Story(
-                words=tuple(words),
+                words=tuple(texts),
                 roles=tuple(places[i] for i in some),
-                steps=tuple(tuple(self.steps(n, i, words, places)) for i in some),
-                without={head: tuple(tuple(said[n][i]) for i in some) for head, said in without.items()},
+                steps=tuple(tuple(self.steps(n, i, texts, places)) for i in some),
+                without={head: tuple(tuple(all_of[n][i]) for i in some) for head, all_of in without.items()},
             )
 
     def without(self, means: Averages) -> dict[str, Said]:
@@ -180,10 +214,10 @@ class Telling:
         drawn = {head for (head, _), (*_, kind) in self.looks.items() if kind.any()}
         heads = sorted({*drawn, *self.circuit.looking})
         circuits = {"": self.circuit} | {str(head): self.circuit.with_head(head, Idle()) for head in heads}
-        said, heard = [Said() for _ in circuits], Heard(self.task)
+        answers, heard = [Said() for _ in circuits], Heard(self.task)
         for n, _, _ in each_loss(self.model, heard, self.examples, [*circuits.values()], means):
-            said[n] += self.rounded(heard.said)
-        return dict(zip(circuits, said, strict=True))
+            answers[n] += rounded(heard.said)
+        return dict(zip(circuits, answers, strict=True))
 
     @cached_property
     def writers(self) -> dict[tuple[Head, str, int, int], Arrow]:
@@ -195,40 +229,22 @@ class Telling:
     def lens(self) -> list[Said]:
         """What the residual stream says that enters layer 0, and that after every layer."""
         opened, read = layers(self.model, self.examples), read_positions(self.task, self.examples)
-        residual, said = opened.embed(), []
+        residual, answers = opened.embed(), []
         for layer in range(self.model.cfg.n_layers + 1):
             rows = opened.read(residual[read])
             outputs = rows.new_zeros(*residual.shape[:2], rows.shape[-1])
             outputs[read] = rows
-            said.append(self.said(outputs))
+            answers.append(said(self.task, outputs, self.examples))
             residual = opened.block(layer, residual) if layer < self.model.cfg.n_layers else residual
-        return said
+        return answers
 
-    def words(self) -> list[list[str]]:
-        """Return the text of every position, or its number if neither task nor model has texts."""
-        if isinstance(self.task, Told):
-            return self.task.texts(self.examples)
-        if self.model.tokenizer is None:
-            return [[*map(str, range(len(row)))] for row in self.examples.inputs]
-        return [[visible(self.model.tokenizer, token) for token in row] for row in self.examples.inputs.tolist()]
-
-    def said(self, outputs: Float[Tensor, "batch pos d_out"]) -> Said:
-        """Return what outputs say, for every example and instance; nothing if the task is not ``Told``."""
-        if not isinstance(self.task, Told):
-            return [[[] for _ in range(self.examples.roles.positions.shape[2])] for _ in outputs]
-        return self.rounded(self.task.said(outputs, self.examples))
-
-    def rounded(self, told: Said) -> Said:
-        """Return answers with two digits."""
-        return [[[(text, float(f"{number:.2g}"), hit) for text, number, hit in one] for one in each] for each in told]
-
-    def steps(self, n: int, i: int, words: Sequence[str], places: Sequence[dict[int, str]]) -> Iterator[Step]:
+    def steps(self, n: int, i: int, texts: Sequence[str], places: Sequence[dict[int, str]]) -> Iterator[Step]:
         """Yield the steps of one instance."""
         ends = [next(at for at, role in one.items() if role in self.task.output_roles) for one in places]
 
         def place(at: int) -> str:
-            others = (f"{one[at]} of {words[end]}" for one, end in zip(places, ends, strict=True) if at in one)
-            return f"\u201c{words[at].strip(SPACE)}\u201d ({places[i].get(at) or next(others, f'position {at}')})"
+            others = (f"{one[at]} of {texts[end]}" for one, end in zip(places, ends, strict=True) if at in one)
+            return f"\u201c{texts[at].strip(SPACE)}\u201d ({places[i].get(at) or next(others, f'position {at}')})"
 
         first, last = f"The answer is read at {place(ends[i])}.", "This is the model's answer."
         told: dict[int, list[tuple[str, Arrow]]] = {}
@@ -236,13 +252,13 @@ class Telling:
             if how := KINDS[int(kind[n, i])]:
                 at = {"source": int(self.examples.roles[role][n, i]), "target": int(to[n, i])}
                 look = Arrow(head=head, **at, attention=round(share[n, i].item(), 2), kind=how)
-                said = f"{head} at {place(look.source)} looks at {place(look.target)}: {look.attention:.2f}{SAID[how]}."
-                told.setdefault(head.layer, []).append((said, look))
+                line = f"{head} at {place(look.source)} looks at {place(look.target)}: {look.attention:.2f}{SAID[how]}."
+                told.setdefault(head.layer, []).append((line, look))
                 if writer := self.writers.get((head, role, n, i)):
                     seen = f"{writer.head}, which looks from there at {place(writer.target)}: {writer.attention:.2f}"
                     told[head.layer].append((f"What it fetches there was written by {seen}.", writer))
         yield Step(layer=None, said=first, arrows=(), reads=(*self.lens[0][n][i],))
         for layer, looks in told.items():
-            said, arrows = f"Layer {layer}: {' '.join(said for said, _ in looks)}", tuple(look for _, look in looks)
-            yield Step(layer=layer, said=said, arrows=arrows, reads=(*self.lens[layer + 1][n][i],))
+            line, arrows = f"Layer {layer}: {' '.join(line for line, _ in looks)}", tuple(look for _, look in looks)
+            yield Step(layer=layer, said=line, arrows=arrows, reads=(*self.lens[layer + 1][n][i],))
         yield Step(layer=None, said=last, arrows=(), reads=(*self.lens[-1][n][i],))

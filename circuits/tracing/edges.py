@@ -42,11 +42,7 @@ class Sender:
 
     @classmethod
     def parse(cls, text: str) -> Sender:
-        """Read what ``str`` writes.
-
-        Raises:
-            BadInput: the text is no sender.
-        """
+        """Read what ``str`` writes; BadInput if it is no sender."""
         if text in (str(EMBED), str(ALL)):
             return EMBED if text == str(EMBED) else ALL
         if match := re.fullmatch(r"L([0-9]{1,6}) MLP", text):

@@ -99,7 +99,7 @@ def validate(
     else:
         hypothesis = library.chosen_circuit(model_dir, circuit)
     check_folder(out)
-    model, task = opened(model_dir, language_task, metric, bos)
+    model, task = opened(model_dir, language_task, metric, bos, hypothesis)
     check_protocol(protocol, model)
     check_fit(model, task, hypothesis)
     examples, about = examples or usual(model), facts(model_dir, model, task)
@@ -312,9 +312,11 @@ def reproduce(
 
 
 def opened(
-    name: str, language_task: str | None, metric: str | None, bos: str = "default"
+    name: str, language_task: str | None, metric: str | None, bos: str = "default", circuit: "Circuit | None" = None
 ) -> "tuple[Transformer, Task]":
-    """Return a model with its own task, or with a language task by name."""
+    """Return a model with its own task, or with a language task by name, which a circuit must fit."""
+    from rich.console import Console
+
     from retrieval_interp.models import library, smollm2
 
     if language_task is None:
@@ -326,7 +328,8 @@ def opened(
         return model, task
     from retrieval_interp.models.language import on_task
 
-    return on_task(name, language_task, metric, bos)
+    with Console(stderr=True).status(f"Loading {name}, and measuring it on {language_task}."):  # in a terminal
+        return on_task(name, language_task, metric, bos, circuit)
 
 
 def facts(name: str, model: "Transformer", task: "Task") -> dict[str, str]:

@@ -1,5 +1,6 @@
 """Language models by name, the toolkit's own and pretrained ones, and language models on a task."""
 
+from circuits.circuit import Circuit
 from circuits.errors import BadInput
 from circuits.model.language import from_pretrained
 from circuits.model.transformer import Transformer
@@ -29,7 +30,9 @@ def language_model(name: str) -> Transformer:
     return model
 
 
-def on_task(name: str, task: str, metric: str | None = None, bos: str = "default") -> tuple[Transformer, MetricTask]:
+def on_task(
+    name: str, task: str, metric: str | None = None, bos: str = "default", circuit: Circuit | None = None
+) -> tuple[Transformer, MetricTask]:
     """Load a language model, and return it with a language task as a task.
 
     Args:
@@ -37,9 +40,11 @@ def on_task(name: str, task: str, metric: str | None = None, bos: str = "default
         task: the name of a language task, such as ``ioi``.
         metric: ``kl``, ``logit_difference`` or ``probability``; by default that of the task.
         bos: what stands before every prompt: ``default``, what the model's tokenizer puts there, ``none``, or a token.
+        circuit: a circuit that must fit both; it is checked before the model is measured.
 
     Raises:
-        BadInput: there is no such model, task or metric; or the task does not fit the model's tokenizer.
+        BadInput: there is no such model, task or metric; the task does not fit the model's tokenizer; or the circuit
+            does not fit.
         Unsolved: the model does not do the task.
     """
     check_name(task)
@@ -47,4 +52,6 @@ def on_task(name: str, task: str, metric: str | None = None, bos: str = "default
         raise BadInput(f"unknown metric {metric!r}; expected {', '.join(Metric)}")
     model = language_model(name)
     prompts = language_task(task, model.tokenizer, bos)
+    if circuit is not None:
+        circuit.check(prompts.examples(2, 0).roles, model.cfg.n_layers, model.cfg.n_heads)
     return model, MetricTask.of(model, prompts, None if metric is None else Metric(metric))

@@ -9,7 +9,7 @@ from circuits.explorer.draft import Draft
 from circuits.explorer.explorer import AT_ONCE, EXACTLY
 from circuits.figures.diagram import state_of
 from circuits.mechanisms import Condition, Identity, Previous, Uniform
-from tests.handmade import InductionTask
+from tests.handmade import LENGTH, InductionTask, Told
 from tests.refusals import assert_refused
 
 FIRST, SECOND = Head(0, 0), Head(1, 0)
@@ -126,6 +126,17 @@ def test_paths_are_labelled_with_whether_they_are_needed_until_something_changes
     assert ">L1H0 needed<" not in explorer.diagram.svg
 
 
+def test_the_chosen_example_is_shown_as_a_sequence_with_the_answers_of_the_model(model, circuit):
+    explorer, task = explore(model, Told(), circuit), Told()
+    explorer.example.value = 5
+    one = task.examples(EXACTLY, 0).take(slice(5, 6))
+    for token in one.inputs[0].tolist():
+        assert f">{token}</span>" in explorer.sequence.value
+    for place in one.roles["query"][0]:
+        asked, answer = one.inputs[0, place], one.targets[0, place - (LENGTH - one.targets.shape[1])]
+        assert f"answer at {asked} (logit): x1 <b>{answer}</b> ✓" in explorer.sequence.value
+
+
 def refused(explorer, circuit, text):
     return text in explorer.said and "Not done." in explorer.line.value and explorer.draft.circuit == circuit
 
@@ -158,7 +169,7 @@ def test_what_is_saved_is_the_circuit_as_it_is_now(model, task, circuit, tmp_pat
     assert "Changed by hand" in load_circuit(tmp_path / "circuit.yaml").description
 
 
-@pytest.mark.parametrize("name", ["", "..", "/", "a\0b", "notes.yaml"])
+@pytest.mark.parametrize("name", ["", "..", "/", "a\0b", "new/circuit.yaml", "notes.yaml"])
 def test_what_is_no_file_or_no_circuit_is_not_written(explorer, circuit, name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "notes.yaml").write_text("mine: [1, 2]\n")

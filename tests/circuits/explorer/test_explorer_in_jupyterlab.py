@@ -43,6 +43,7 @@ def test_a_path_that_is_clicked_changes_the_loss_and_the_viewer_follows(tmp_path
         expect(arrow).to_be_focused()
 
         viewer = page.locator("[id^=attention-viewer]")
+        viewer.scroll_into_view_if_needed()
         expect(viewer).to_contain_text(f"{path.head} Zoomed")  # the head of the clicked path
         page.locator(".noUi-handle").focus()
         page.keyboard.press("ArrowRight")

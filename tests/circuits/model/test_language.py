@@ -76,6 +76,12 @@ def test_one_that_drops_edits_and_a_folder_without_a_model_are_refused(tokenizer
     assert_refused(r"^OPTForCausalLM", from_pretrained, tmp_path)
 
 
+def test_a_name_that_leads_nowhere_is_refused_without_trying_again(monkeypatch):
+    monkeypatch.setattr("huggingface_hub.hf_hub_url", lambda *_: "http://127.0.0.1:9/config.json")  # nobody listens
+    monkeypatch.setattr("time.sleep", lambda _: pytest.fail("waited to try again"))
+    assert_refused("no/such: no model in Hugging Face's format", from_pretrained, "no/such")
+
+
 def test_weights_that_are_missing_are_not_replaced_by_random_numbers(tokenizer, tmp_path):
     model = written("gpt2", tokenizer, tmp_path)
     weights = {name: own for name, own in model.state_dict().items() if ".h.1." not in name and "lm_head" not in name}

@@ -6,26 +6,10 @@ from circuits import Circuit
 from circuits.ground_truth import compile_circuit
 from circuits.report.step_by_step import step_by_step
 from tests.browser import opened
-from tests.handmade import SYMBOLS, ChainTask, InductionTask
+from tests.handmade import SYMBOLS, ChainTask, Told
 
 JOIN = {"pair1.second": "pair1.first", "pair2.second": "pair2.first"}
 RELAYED = {"L0H0": JOIN, "L1H0": {"pair1.second": "pair2.second"}, "L2H0": {"query": "pair1.second"}}
-
-
-class Told(InductionTask):
-    unit = "logit"
-
-    def texts(self, examples):
-        return [[str(token) for token in row] for row in examples.inputs.tolist()]
-
-    def said(self, outputs, examples):
-        """The symbol with the largest output at every query, in the order of the instances."""
-        at = examples.roles["query"]
-        told = []
-        for row, places, right in zip(outputs, at, examples.targets, strict=True):
-            asked = [(row[place], right[place - (row.shape[0] - len(right))]) for place in places]
-            told.append([[(str(int(one.argmax())), float(one.max()), bool(one[want] > 0.5))] for one, want in asked])
-        return told
 
 
 def test_an_answer_can_be_read_once_the_path_that_brings_it_was_followed(model, circuit):

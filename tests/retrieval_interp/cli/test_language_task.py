@@ -9,6 +9,7 @@ from transformers.utils import logging
 from circuits import Circuit, Head, save_circuit
 from circuits.mechanisms import Identity
 from retrieval_interp.language_tasks import ioi
+from retrieval_interp.language_tasks.metric import MetricTask
 from tests.command import refusal, run
 from tests.tokenizing import characters
 
@@ -43,6 +44,13 @@ def test_a_language_task_that_cannot_be_run_is_refused_in_one_line(capsys, tmp_p
     for name in {"bare", "letters"} & {*command}:
         written(tmp_path / name, read=name == "letters")
     assert says in refusal(capsys, *command)
+
+
+def test_a_circuit_of_unknown_roles_is_refused_before_the_model_is_measured(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(MetricTask, "of", lambda *_: pytest.fail("the model was measured"))
+    (tmp_path / "wrong.yaml").write_text("heads:\n  L0H0:\n    end: S3\n")
+    said = refusal(capsys, "validate", "ioi", "--task", "ioi", "--circuit", tmp_path / "wrong.yaml")
+    assert "line 3: L0H0 names the unknown role 'S3'" in said
 
 
 def test_a_circuit_is_validated_on_a_language_task_and_the_report_is_reproduced(capsys, tmp_path):
