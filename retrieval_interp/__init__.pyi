@@ -4,6 +4,8 @@ from .experiments.observations import observations as observations
 from .ground_truth.chains import ChainTask as ChainTask
 from .ground_truth.minimal_circuit import minimal_circuit as minimal_circuit
 from .models.build import VectorTransformer as VectorTransformer
+from .models.importances import read_heads as read_heads
+from .models.importances import write_scores as write_scores
 from .models.language import language_model as language_model
 from .models.language import on_task as on_task
 from .models.library import Loaded as Loaded
@@ -55,9 +57,11 @@ __all__ = [
     "observations",
     "on_task",
     "preset",
+    "read_heads",
     "read_runs",
     "spread_figure",
     "through_training",
     "train",
     "train_many",
+    "write_scores",
 ]

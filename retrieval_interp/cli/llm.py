@@ -55,7 +55,9 @@ def _range(text: str) -> list[int]:
 def ask(
     model: Annotated[
         list[str] | None,
-        typer.Option(help="Model, as Inspect names it: openai/gpt-4o, hf/gpt2, hooked/MODEL_DIR. Repeatable."),
+        typer.Option(
+            help="Model, as Inspect names it: openai/gpt-4o, hf/gpt2, hooked/MODEL_DIR; or smollm2. Repeatable."
+        ),
     ] = None,
     formulations: Annotated[str, typer.Option(help="Formulations, separated by commas, or all.")] = "all",
     steps: Annotated[str, typer.Option(help="D of the equations, such as 1-10 or 1,3,5; lives_with has 5.")] = "1-10",
@@ -63,6 +65,10 @@ def ask(
     chains: Chains = 4,
     seed: Seed = 0,
     attempts: Annotated[int, typer.Option(min=1, help="Most attempts until an answer is acceptable.")] = 10,
+    forced_choice: Annotated[
+        bool, typer.Option("--forced-choice", help="The acceptable answer that a hooked/ model finds most likely.")
+    ] = False,
+    shots: Annotated[int, typer.Option(min=0, max=100, help="Other questions with answers, before each.")] = 0,
     max_tokens: Annotated[int, typer.Option(min=1, help="Most tokens of an answer; reasoning needs many.")] = 32,
     temperature: Annotated[float | None, typer.Option(min=0, help="Temperature (default: the model's own).")] = None,
     out: Annotated[
@@ -88,11 +94,13 @@ def ask(
         from retrieval_interp.llm import run
 
         names = list(FORMULATIONS) if formulations == "all" else formulations.replace(" ", "").split(",")
-        size = {"samples": samples, "chains": chains, "seed": seed, "attempts": attempts}
-        tasks = run.chosen(names, _range(steps), **size)
+        size = {"samples": samples, "chains": chains, "seed": seed, "attempts": attempts, "shots": shots}
+        tasks = run.chosen(names, _range(steps), **size, forced_choice=forced_choice)
         for path in run.set_damaged_aside(out / "logs"):
             typer.echo(f"{path}: cannot be read, and was set aside", err=True)
-        models = list(dict.fromkeys(model or []))
+        models = list(dict.fromkeys(name if "/" in name else f"hooked/{name}" for name in model or []))
+        if far := [name for name in models if forced_choice and not name.startswith("hooked/")]:
+            raise BadInput(f"--forced-choice reads the probabilities of a model of hooked/; got {far[0]}")
         config = {"max_tokens": max_tokens, "temperature": temperature}
         try:
             logs, missing = run.ask(tasks, models, out / "logs", quiet=as_json, **config)
@@ -102,7 +110,8 @@ def ask(
         named |= {} if temperature is None else {"temperature": f"{temperature:g}"}
         options = [*(("model", name) for name in models), *((name, str(value)) for name, value in named.items())]
     table = results(logs, lambda line: typer.echo(line, err=True))
-    command = shlex.join(["retrieval-interp", "llm", "ask", *(word for n, v in options for word in (f"--{n}", v))])
+    words = [word for name, value in options for word in (f"--{name}", value)] + ["--forced-choice"] * forced_choice
+    command = shlex.join(["retrieval-interp", "llm", "ask", *words])
     page = write_accuracy(table, out, command)
     if as_json:
         print_json(command, versions(), rows=records(table))

@@ -37,7 +37,9 @@ def usable_threshold(threshold: float | None) -> float | None:
 Model = Annotated[
     str, typer.Argument(metavar="MODEL_DIR", help="Model directory, a name such as transformer_a, or hf:owner/name.")
 ]
-CircuitFile = Annotated[Path | None, typer.Option("--circuit", help="Circuit YAML (default: the one in MODEL_DIR).")]
+CircuitFile = Annotated[
+    Path | None, typer.Option("--circuit", help="Circuit YAML, or JSON of EAP-IG (default: MODEL_DIR's).")
+]
 HOW_MANY = "Number of fresh examples (default: 1,024; for a model of more than 64 heads 512)."
 Examples = Annotated[int | None, typer.Option(callback=usable_number, help=HOW_MANY)]
 AtOnce = Annotated[int, typer.Option(min=1, max=2**14, help="Number of fresh examples, processed in one batch.")]

@@ -10,14 +10,15 @@ import plotly.express as px
 import plotly.graph_objects as go
 
 from circuits.utils.lazy import pandas as pd
+from retrieval_interp.llm.results import ASKED
 from retrieval_interp.results import write_page
 
-OPTIONS = ("chains", "seed", "questions", "attempts", "max_tokens", "temperature")  # the options of asking a model
+OPTIONS = ("chains", "seed", "questions", *ASKED)
 ABOUT = (
     "The share of questions answered correctly, with Wilson's 95% interval (after figure 2 of the paper). Dashes are "
     "the accuracy of guessing among the acceptable answers. A model is asked to answer directly, and asked again until "
-    "its answer is acceptable. A question without an acceptable answer (exhausted) counts as wrong; a question that "
-    "failed does not count."
+    "its answer is acceptable; by forced choice, the acceptable answer counts that it finds most likely. A question "
+    "without an acceptable answer (exhausted) counts as wrong; a question that failed does not count."
 )
 
 

@@ -11,9 +11,10 @@ from transformer_lens.utilities import sample_logits
 
 from circuits.errors import BadInput
 from circuits.model.transformer import Transformer
-from retrieval_interp.llm.tasks import MAX_TOKENS
+from retrieval_interp.llm.forced import log_likelihoods
+from retrieval_interp.llm.tasks import CHOICES, MAX_TOKENS
 from retrieval_interp.models.language import language_model
-from retrieval_interp.tasks.prompted import as_text, question_ids
+from retrieval_interp.tasks.prompted import answer_ids, as_text, question_ids
 
 UNKNOWN_OPTIONS = ("top_p", "top_k", "stop_seqs", "num_choices", "frequency_penalty", "presence_penalty", "logit_bias")
 COLDEST = 1e-6  # below this temperature, the most likely token is taken
@@ -63,6 +64,8 @@ class HookedAPI(ModelAPI):
         if len(read) >= model.cfg.n_ctx:
             raise BadInput(f"{self.model_name} reads at most {model.cfg.n_ctx} tokens; the question has {len(read)}")
         refused = [option for option in UNKNOWN_OPTIONS if getattr(config, option)]
+        if answers := (config.extra_body or {}).get(CHOICES):
+            return self._forced(question, read, answers)
         temperature = 1.0 if config.temperature is None else config.temperature
         if refused or temperature < 0:
             option = refused[0] if refused else f"temperature {temperature:g}"
@@ -92,6 +95,15 @@ class HookedAPI(ModelAPI):
             input_tokens=len(read), output_tokens=len(written), total_tokens=len(read) + len(written)
         )
         return output
+
+    def _forced(self, question: str, read: list[int], answers: list[str]) -> ModelOutput:
+        """Return the most likely of some answers."""
+        tokenizer = self.model.tokenizer
+        tokens = [answer_ids(tokenizer, question, answer) for answer in answers]
+        if len(read) + max(map(len, tokens)) - 1 > self.model.cfg.n_ctx:
+            raise BadInput(f"{self.model_name} reads at most {self.model.cfg.n_ctx} tokens; an answer does not fit")
+        likely = log_likelihoods(self.model, read, tokens)
+        return ModelOutput.from_content(self.model_name, answers[likely.index(max(likely))])
 
 
 def _written(

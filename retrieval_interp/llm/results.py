@@ -18,7 +18,8 @@ from retrieval_interp.llm.tasks import MOST_ATTEMPTS
 from retrieval_interp.prompts import FORMULATIONS, formulation
 from retrieval_interp.results import Interval
 
-KEY = ("model", "formulation", "steps", "chains", "seed", "questions", "attempts", "max_tokens", "temperature")
+ASKED = ("attempts", "forced_choice", "shots", "max_tokens", "temperature")
+KEY = ("model", "formulation", "steps", "chains", "seed", "questions", *ASKED)
 COLUMNS = (*KEY, "asked", "right", "exhausted", "failed", "accuracy", "low", "high", "chance")
 
 LARGEST_LOG = 256 * 2**20  # most bytes read at once; the samples of a packed log do not count
@@ -67,7 +68,7 @@ def results(logs: Sequence[Path], unreadable: Callable[[str], None] = lambda lin
     Columns:
         ``model``, ``formulation``, ``steps`` (empty if fixed), ``chains``, ``seed``;
         ``questions``: the number of questions;
-        ``attempts``, ``max_tokens``, ``temperature``: the options of asking;
+        ``attempts``, ``forced_choice``, ``shots``, ``max_tokens``, ``temperature``: the options of asking;
         ``asked``: the number of finished questions; of those ``right``, and ``exhausted`` without an acceptable answer
         (never right);
         ``failed``: the number of questions that ended with an error or were interrupted; they are not in ``asked``;
@@ -106,7 +107,7 @@ def results(logs: Sequence[Path], unreadable: Callable[[str], None] = lambda lin
 
 
 def _row(log: EvalLog, samples: Sequence[EvalSampleSummary]) -> dict[str, Any]:
-    described = log.eval.metadata or {}
+    described = {"forced_choice": False, "shots": 0, **(log.eval.metadata or {})}  # which older logs do not have
     kind = formulation(described["formulation"], described["steps"], described["chains"])
     whole("seed", described["seed"], 0, 2**63 - 1)
     whole("attempts", described["attempts"], 1, MOST_ATTEMPTS)
@@ -115,7 +116,7 @@ def _row(log: EvalLog, samples: Sequence[EvalSampleSummary]) -> dict[str, Any]:
     share = Interval.of_share(right, len(values)) if values else Interval(float("nan"), 0.0, 1.0)
     return {
         "model": str(log.eval.model),
-        **{name: described[name] for name in ("formulation", "steps", "chains", "seed", "attempts")},
+        **{name: described[name] for name in ("formulation", "steps", "chains", "seed", *ASKED[:3])},
         "questions": log.eval.dataset.samples or 0,
         "max_tokens": log.plan.config.max_tokens,
         "temperature": log.plan.config.temperature,

@@ -14,10 +14,12 @@ from inspect_ai.solver import Generate, Solver, TaskState, solver
 from circuits.errors import whole
 from retrieval_interp.llm.answers import accepted
 from retrieval_interp.prompts import FORMULATIONS, formulation
+from retrieval_interp.prompts.formulation import MOST_QUESTIONS
 
 # An answer is one word. Models that write reasoning tokens first need more: --max-tokens.
 MAX_TOKENS = 32
-MOST_ATTEMPTS = 1_000_000
+CHOICES = "choices"  # the answers that a model of hooked/ chooses from, in the extra body of a request
+MOST_ATTEMPTS, MOST_SHOTS = 1_000_000, 100
 
 
 @solver
@@ -40,6 +42,16 @@ def until_acceptable(attempts: int) -> Solver:
     return solve
 
 
+@solver
+def most_likely() -> Solver:
+    """Let a model of ``hooked/`` choose the acceptable answer that it finds most likely."""
+
+    async def solve(state: TaskState, generate: Generate) -> TaskState:
+        return await generate(state, extra_body={CHOICES: state.metadata["acceptable"]})
+
+    return solve
+
+
 @scorer(metrics=[accuracy(), stderr()])
 def exact() -> Scorer:
     """Return the scorer: right, wrong, or no acceptable answer, which is never right."""
@@ -58,7 +70,13 @@ def task_of(name: str) -> Callable[..., Task]:
 
     @task(name=name)
     def questions(
-        steps: int | None = None, chains: int = 4, samples: int = 500, seed: int = 0, attempts: int = 10
+        steps: int | None = None,
+        chains: int = 4,
+        samples: int = 500,
+        seed: int = 0,
+        attempts: int = 10,
+        forced_choice: bool = False,
+        shots: int = 0,
     ) -> Task:
         """Return the task of some questions.
 
@@ -68,28 +86,34 @@ def task_of(name: str) -> Callable[..., Task]:
             samples: the number of questions.
             seed: the seed of the questions.
             attempts: the most attempts at one question.
+            forced_choice: ask once for the most likely of the acceptable answers; of models of ``hooked/`` alone.
+            shots: how many other questions with their answers stand before each question.
 
         Raises:
             BadInput: a number is out of range.
         """
         kind = formulation(name, steps, chains)
         whole("attempts", attempts, 1, MOST_ATTEMPTS)
+        samples, shots = whole("samples", samples, 1, MOST_QUESTIONS), whole("shots", shots, 0, MOST_SHOTS)
+        asked = kind.questions(samples + shots, seed)
+        before = "".join(f"{one.prompt}\n{one.answer}\n\n" for one in asked[samples:])
         dataset = [
             Sample(
                 id=number,
-                input=question.prompt,
+                input=before + question.prompt,
                 target=question.answer,
                 metadata={"acceptable": list(question.acceptable), "chain": list(question.chain)},
             )
-            for number, question in enumerate(kind.questions(samples, seed), start=1)
+            for number, question in enumerate(asked[:samples], start=1)
         ]
         size = {"formulation": name, "steps": getattr(kind, "n_steps", None), "chains": chains, "chance": kind.chance}
+        how = {"attempts": attempts, "forced_choice": forced_choice, "shots": shots}
         return Task(
             dataset=MemoryDataset(dataset, name=name),
-            solver=until_acceptable(attempts),
+            solver=most_likely() if forced_choice else until_acceptable(attempts),
             scorer=exact(),
             config=GenerateConfig(max_tokens=MAX_TOKENS),
-            metadata={**size, "seed": seed, "attempts": attempts},
+            metadata={**size, "seed": seed, **how},
         )
 
     return questions

@@ -15,6 +15,7 @@ from circuits.utils.files import to_path
 from retrieval_interp.models import smollm2
 from retrieval_interp.models.checkpoints import fill, load_model, load_tensors, most_numbers
 from retrieval_interp.models.hub import PREFIX, fetch
+from retrieval_interp.models.importances import read_heads
 from retrieval_interp.models.machine import chosen
 from retrieval_interp.models.model_dir import CIRCUIT, CONFIG, read_config, shape_from, some_checkpoints, task_from
 from retrieval_interp.tasks.task import TrainableTask
@@ -100,7 +101,12 @@ def own_circuit(folder: Path) -> Circuit | None:
 
 
 def chosen_circuit(name: str | Path, path: Path | None = None) -> Circuit:
-    """Return the circuit of a file, or the one in a model directory (see ``find``); BadInput if there is none."""
+    """Return the circuit of a file, or the one in a model directory (see ``find``); BadInput if there is none.
+
+    A file that ends in ``.json`` is a graph of another tool (``read_heads``).
+    """
+    if path is not None and path.suffix == ".json":
+        return read_heads(path)
     circuit = own_circuit(find(name)) if path is None else load_circuit(path)
     if circuit is None:
         raise BadInput(f"{name}: has no {CIRCUIT}; name one with --circuit")

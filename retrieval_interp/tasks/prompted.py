@@ -43,6 +43,19 @@ def question_ids(tokenizer: transformers.PreTrainedTokenizerBase, text: str) -> 
     return token_ids(tokenizer, text, bos="default" if tokenizer.chat_template is None else "none")
 
 
+def answer_ids(tokenizer: transformers.PreTrainedTokenizerBase, question: str, answer: str) -> list[int]:
+    """Return the tokens of an answer that follows a question.
+
+    Raises:
+        BadInput: the tokens of the question change when the answer follows.
+    """
+    text = as_text(tokenizer, question)
+    before, together = question_ids(tokenizer, text)[0], question_ids(tokenizer, text + answer)[0]
+    if together[: len(before)] != before or len(together) == len(before):
+        raise BadInput(f"the tokenizer merges the answer {answer!r} with the prompt")
+    return together[len(before) :]
+
+
 def placed(
     tokenizer: transformers.PreTrainedTokenizerBase, question: Question
 ) -> tuple[list[int], dict[tuple[str, int], int]]:
@@ -138,17 +151,8 @@ class Prompted(TokenAnswers):
         raise BadInput(f"of {TRIES * n} questions only {len(tokens)} have {length} tokens; expected {n}")
 
     def answer_token(self, question: Question, answer: str) -> int:
-        """Return the first token of an answer that follows the prompt.
-
-        Raises:
-            BadInput: the tokens of the prompt change when the answer follows.
-        """
-        text = as_text(self.tokenizer, question.prompt)
-        before = question_ids(self.tokenizer, text)[0]
-        together = question_ids(self.tokenizer, text + answer)[0]
-        if together[: len(before)] != before or len(together) == len(before):
-            raise BadInput(f"the tokenizer merges the answer {answer!r} with the prompt")
-        return together[len(before)]
+        """Return the first token of an answer that follows the prompt; BadInput as ``answer_ids``."""
+        return answer_ids(self.tokenizer, question.prompt, answer)[0]
 
     def losses(
         self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples

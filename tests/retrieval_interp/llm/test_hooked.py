@@ -13,7 +13,9 @@ from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from circuits import Circuit, Head, OneHot, role_attention
 from circuits.ablation import evaluate as losses_of
+from retrieval_interp.llm.forced import log_likelihoods
 from retrieval_interp.llm.results import logs_in, results
+from retrieval_interp.llm.tasks import TASKS
 from retrieval_interp.models.language import language_model
 from retrieval_interp.prompts import formulation
 from retrieval_interp.results import Interval
@@ -38,6 +40,30 @@ def test_inspect_finds_the_tasks_and_the_models_and_an_untrained_one_comes_to_ch
     assert (row["formulation"], row["steps"], row["asked"], row["exhausted"]) == ("equations", 2, 12, 0)
     interval = Interval.of_share(row["right"], row["asked"], level=1 - 1e-9)
     assert interval.low <= row["chance"] <= interval.high, row
+
+
+def test_a_forced_choice_is_the_acceptable_answer_that_the_model_finds_most_likely(untrained, tmp_path) -> None:
+    sizes = {"steps": 2, "samples": 6, "forced_choice": True}
+    model, logs = "hooked/equations", str(tmp_path)
+    evaluate("retrieval_interp/equations", model=model, task_args=sizes, log_dir=logs, display="none")
+    row = results(logs_in(tmp_path)).iloc[0].to_dict()
+    assert (row["forced_choice"], row["right"], row["asked"]) == (True, 6, 6)
+
+    model, prompt, answers = language_model(str(untrained)), [5, 6, 7], [[1, 2, 3], [1, 2], [4], [1, 2]]
+    by_hand = [
+        sum(
+            model(torch.tensor([prompt + answer[:n]]))[0, -1].log_softmax(dim=-1)[token].item()
+            for n, token in enumerate(answer)
+        )
+        for answer in answers
+    ]
+    assert log_likelihoods(model, prompt, answers) == pytest.approx(by_hand, abs=1e-4)
+
+
+def test_shots_are_other_questions_with_their_answers() -> None:
+    (one, two, *others), made = formulation("equations", 2).questions(4, 0), TASKS["equations"](2, samples=2, shots=2)
+    before = "".join(f"{other.prompt}\n{other.answer}\n\n" for other in others)
+    assert [sample.input for sample in made.dataset] == [before + one.prompt, before + two.prompt]
 
 
 def test_a_seed_or_no_temperature_gives_the_same_answer_again(untrained: Path) -> None:

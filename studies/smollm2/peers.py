@@ -1,0 +1,161 @@
+"""Which method finds the heads of IOI and induction in SmolLM2? ``studies/smollm2/peers.py [TASK ...]``.
+
+Every method gives each of 270 heads a score, from the same prompts. The k heads with the largest scores then stay, all
+others are replaced, and the logit difference is measured on other prompts, in two ways: the others write what they
+write on the counterfactual prompt (as MIB patches), or they attend as on average (as ``discover`` replaces).
+Faithfulness is (d(k) - d(none)) / (d(model) - d(none)); CPR is the area under it, CMD that between it and 1, over k as
+a share of all heads. ``peers.csv`` has the curves; ``scores/`` the scores as MIB reads them. README.md has the rule.
+"""
+
+import random
+import resource
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+
+from circuits.averages import averages
+from circuits.circuit import Circuit, Head
+from circuits.discovery.gates import learned_gates
+from circuits.discovery.ranked import MOST, RISE, STEPS
+from circuits.given import read_positions
+from circuits.losses.sequential_test import SequentialTest
+from circuits.mechanisms.mechanism import Resample
+from circuits.model.layers import attention, kept, layers
+from retrieval_interp import load, write_scores
+from retrieval_interp.language_tasks.language_task import Metric
+from retrieval_interp.language_tasks.metric import MetricTask
+from retrieval_interp.language_tasks.registry import language_task
+from retrieval_interp.models.machine import on_machine
+
+SEED, TESTED = 301, (302, 303, 304)  # of the prompts of the scores, and of those of the curves
+N = 64  # prompts of either seed
+KEPT = (0, 1, 3, 5, 8, 14, 20, 27, 40, 54, 81, 108, 135, 189, 270)
+HERE = Path(__file__).parent
+
+
+def heads_of(model):
+    return [Head(layer, index) for layer in range(model.cfg.n_layers) for index in range(model.cfg.n_heads)]
+
+
+def output_ablation(model, task, examples, means):
+    """The loss when a head writes what it writes on the counterfactual prompt, minus the model's own."""
+    test = SequentialTest(model, task, examples, 0.05, means)
+    (own,) = test.measure([Circuit()], len(examples))
+    heads = heads_of(model)
+    losses = test.measure([Circuit({head: Resample()}) for head in heads], len(examples))
+    return {head: loss.mean - own.mean for head, loss in zip(heads, losses, strict=True)}
+
+
+def attribution(steps):
+    """Attribution patching: the change of a head's output times the gradient of the loss by it.
+
+    That is EAP (Syed et al. 2023) for nodes; with several steps EAP-IG-inputs (Hanna et al. 2024) for nodes.
+    """
+
+    def scores(model, task, examples, means):
+        both = examples, examples.counterfactuals()
+        own, other = (torch.stack([z for *_, z in attention(model, one)]) for one in both)
+        opened, there = layers(model, examples), read_positions(task, examples)
+        with torch.no_grad():
+            start, end = layers(model, both[1]).embed(), opened.embed()
+        total = torch.zeros(model.cfg.n_layers, model.cfg.n_heads)
+        for step in range(steps):
+            residual = (start + (step + 1) / steps * (end - start)).requires_grad_()
+            seen = []
+            with torch.enable_grad():
+                for layer in range(model.cfg.n_layers):
+                    residual = opened.block(layer, residual, None, {"z": kept(seen)})
+                rows = opened.read(residual[there])
+                outputs = rows.new_zeros(*residual.shape[:2], rows.shape[-1])
+                outputs[there] = rows
+                gradients = torch.autograd.grad(task.losses(outputs, examples).mean(), seen)
+            for layer, gradient in enumerate(gradients):
+                total[layer] += ((other[layer] - own[layer]) * gradient).sum(dim=(0, 1, 3)) / steps
+        return {head: total[head].item() for head in heads_of(model)}
+
+    return scores
+
+
+def gates(model, task, examples, means):
+    """How long a head keeps its own pattern, as gates in ``discover``, which are learned with another metric (KL)."""
+    kl = MetricTask.of(model, task.task, Metric.kl, seed=SEED)
+    test = SequentialTest(model, kl, examples, 0.05, means)
+    most = MOST * test.threshold * test.scale.width
+    learned = learned_gates(model, kl, examples, [Circuit(means.patterns), Circuit()], (most / RISE, most), STEPS)
+    return {head: learned[head][:, 1].sum().item() for head in heads_of(model)}
+
+
+def chance(model, task, examples, means):
+    generator = random.Random(SEED)
+    return {head: generator.random() for head in heads_of(model)}
+
+
+METHODS = {
+    "output ablation": output_ablation,
+    "attribution patching (EAP, nodes)": attribution(1),
+    "EAP-IG, nodes": attribution(5),
+    "gates (discover)": gates,
+    "random": chance,
+}
+
+
+def scored(model, name):
+    """Yield every method with its scores, and what it took."""
+    task = MetricTask.of(model, language_task(name, model.tokenizer), Metric.logit_difference, seed=SEED)
+    means, examples = averages(model, task, SEED, 256), task.examples(N, SEED)
+    for method, score in METHODS.items():
+        before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.monotonic()
+        scores = score(model, task, examples, means)
+        took, memory = time.monotonic() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        (HERE / "scores").mkdir(exist_ok=True)
+        write_scores(HERE / "scores" / f"{name}_{method.split(' (')[0].replace(' ', '_')}.json", scores, model.cfg)
+        yield method, scores, {"seconds": took, "more memory, GiB": (memory - before) / 2**20}
+
+
+def curves(model, name):
+    """Yield a row for each method, way of replacing, seed, and number of heads that stay."""
+    found = [*scored(model, name)]
+    for seed in TESTED:
+        task = MetricTask.of(model, language_task(name, model.tokenizer), Metric.logit_difference, seed=seed)
+        means = averages(model, task, seed, 256)
+        test = SequentialTest(model, task, task.examples(N, seed), 0.05, means)
+        (own,) = test.measure([Circuit()], N)
+        for way, replaced in (("resample", dict.fromkeys(heads_of(model), Resample())), ("pattern", means.patterns)):
+            for method, scores, took in found:
+                order = sorted(scores, key=lambda head: -abs(scores[head]))
+                stay = [Circuit({head: replaced[head] for head in order[k:]}) for k in KEPT]
+                seen = [loss.measures["logit difference"] for loss in test.measure(stay, N)]
+                none, whole = seen[0], own.measures["logit difference"]
+                for k, now in zip(KEPT, seen, strict=True):
+                    share = (now - none) / (whole - none)
+                    yield {"task": name, "method": method, "replaced": way, "seed": seed, "heads": k} | {
+                        "logit difference": now,
+                        "faithfulness": share,
+                        **took,
+                    }
+                print(name, seed, way, method, np.round(seen, 2).tolist(), flush=True)
+
+
+def areas(table):
+    """Return CPR and CMD of every method, averaged over seeds."""
+    rows = []
+    for key, one in table.groupby(["task", "replaced", "method", "seed"], sort=False):
+        x, y = one["heads"] / one["heads"].max(), one["faithfulness"]
+        rows.append((*key, np.trapezoid(y, x), np.trapezoid((1 - y).abs(), x)))
+    made = pd.DataFrame(rows, columns=["task", "replaced", "method", "seed", "CPR", "CMD"])
+    return made.groupby(["task", "replaced", "method"], sort=False)[["CPR", "CMD"]].agg(["mean", "min", "max"])
+
+
+if __name__ == "__main__":
+    with on_machine():
+        model = load("smollm2").model
+    path = HERE / "peers.csv"
+    for name in sys.argv[1:] or ("ioi", "induction"):
+        new = pd.DataFrame(curves(model, name))
+        old = pd.read_csv(path) if path.exists() else new[:0]
+        pd.concat([old[old["task"] != name], new]).to_csv(path, index=False, float_format="%.4f")
+    print(areas(pd.read_csv(path)).round(3).to_string())
