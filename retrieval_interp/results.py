@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,14 +34,25 @@ def write_page(
     Raises:
         BadInput: the folder cannot be written.
     """
-    from circuits.figures.page import figure_element, render_page  # imports plotly, which is slow
-
-    contents = {"title": title, "text": text, "command": command}
-    drawn = [figure_element(figure, name) for name, figure in figures.items()]
-    cells = table.to_html(index=False, na_rep="", float_format="{:.4g}".format, border=0, table_id="table")
-    html = render_page("page.html.jinja", "retrieval_interp", **contents, figures=drawn, table=Markup(cells))
+    html = page_of(title, [text], command, figures, table)
     write_together({page.with_suffix(".csv"): f"# {command}\n{table.to_csv(index=False)}", page: html})
     return page
+
+
+def page_of(
+    title: str,
+    texts: Sequence[str],
+    command: str,
+    figures: Mapping[str, plotly.graph_objects.Figure],
+    table: pd.DataFrame,
+) -> str:
+    """Return a page of some paragraphs, figures by their ids, and one table."""
+    from circuits.figures.page import figure_element, render_page  # imports plotly, which is slow
+
+    contents = {"title": title, "texts": texts, "command": command}
+    drawn = [figure_element(figure, name) for name, figure in figures.items()]
+    cells = table.to_html(index=False, na_rep="", float_format="{:.4g}".format, border=0, table_id="table")
+    return render_page("page.html.jinja", "retrieval_interp", **contents, figures=drawn, table=Markup(cells))
 
 
 class Interval(NamedTuple):

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from html import escape
 from pathlib import Path
 
 import plotly.express as px
 
-from circuits.figures.page import PLOTLY_CONFIG
 from circuits.utils.files import write_together
 from circuits.utils.lazy import pandas as pd
 from circuits.utils.plotting import go
 from retrieval_interp.experiments.emergence import Emergence
 from retrieval_interp.experiments.observations import observations
 from retrieval_interp.models.model_dir import ATTENTION
+from retrieval_interp.results import page_of
 from retrieval_interp.training.curves import EMERGED
 
 FILES = ("emergence.html", ATTENTION, "emergence.csv", "losses.csv")
-STYLE = "<meta charset=utf-8><style>body {font-family: sans-serif; max-width: 75em; margin: auto}</style>"
 
 
 def loss_figure(run: Emergence) -> go.Figure:
@@ -45,7 +43,7 @@ def emerged_figure(run: Emergence) -> go.Figure:
 def path_figure(run: Emergence) -> go.Figure:
     """Draw Appendix D: one small plot for each path, with its average attention over the steps."""
     rows = pd.DataFrame(run.attention).rename_axis("step").reset_index().melt("step", var_name="path")
-    columns = min(4, len(run.attention))
+    columns = min(3, len(run.attention))
     figure = px.line(rows, "step", "value", facet_col="path", facet_col_wrap=columns, labels={"value": "attention"})
     figure.add_hline(y=EMERGED, line_dash="dash", line_width=1)
     return _styled(figure, 90 + 170 * -(-len(run.attention) // columns)).update_yaxes(range=[0, 1])
@@ -70,16 +68,10 @@ def write_emergence(run: Emergence, name: str, folder: Path, measured: str, foll
     attention, losses = (pd.DataFrame(curves).rename_axis("step") for curves in (run.all_paths, run.losses))
     tables = (measured, attention.round(4)), (followed, run.table().round(3)), (measured, losses)
     texts = [f"# {command}\n{table.to_csv()}" for command, table in tables]
-    title, source = (
-        escape(f"{name}: when each attention path emerges"),
-        f"Attention from {run.source}. An epoch is 8 steps.",
-    )
-    said = [f"<p>{one.name} {one.decision}: {escape(one.sentence)}" for one in observations(run)]
-    figures = [
-        draw(run).to_html(PLOTLY_CONFIG, include_plotlyjs=draw is loss_figure, full_html=False, div_id=figure)
-        for figure, draw in FIGURES.items()
-    ]
-    head = f"<!doctype html>{STYLE}<title>{title}</title><h1>{title}</h1><p>{source} <code>{escape(followed)}</code>"
-    page = "\n".join([head, *said, *figures])
+    source = f"Attention from {run.source}. An epoch is 8 steps."
+    said = [f"{one.name} {one.decision}: {one.sentence}" for one in observations(run)]
+    figures = {figure: draw(run) for figure, draw in FIGURES.items()}
+    title = f"{name}: when each attention path emerges"
+    page = page_of(title, [source, *said], followed, figures, run.table().reset_index())
     write_together({folder / file: text for file, text in zip(FILES, [page, *texts], strict=True)})
     return folder / FILES[0]

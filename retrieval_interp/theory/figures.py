@@ -76,7 +76,8 @@ def spread_figure(layout: Layout, order: Sequence[str], *, causal: bool) -> go.F
     )
     figure.update_traces(xgap=2, ygap=2, hovertemplate="%{y}, %{x}: %{z}<extra>0: not known, 1: known, 2: new</extra>")
     figure.update_xaxes(side="top")
-    return figure.update_layout(coloraxis_showscale=False, template="plotly_white", height=250 + 24 * len(order))
+    size = {"height": 280 + 24 * len(order), "margin_t": 130}
+    return figure.update_layout(coloraxis_showscale=False, template="plotly_white", **size)
 
 
 def write_depth(rows: Sequence[Depth], folder: Path, command: str) -> Path:

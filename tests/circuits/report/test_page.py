@@ -13,7 +13,7 @@ from tests.browser import assert_inked, barriers, opened
 
 @pytest.mark.slow
 def test_the_report_shows_verdict_diagram_tables_and_a_working_viewer_offline(model, task, circuit, tmp_path):
-    report = validate(model, task, circuit, n_examples=32, threshold=0.1)
+    report = validate(model, task, circuit, n_examples=32, threshold=0.1).about({"weights": "f" * 64})
     with opened(report.save(tmp_path)) as (page, complaints):
         assert "induction" in page.locator("h1").inner_text()
         assert page.locator("#strip li").all_inner_texts() == [*map(str, strip(report))]
@@ -29,6 +29,8 @@ def test_the_report_shows_verdict_diagram_tables_and_a_working_viewer_offline(mo
         assert page.locator("#contents a").count() == page.locator("main > h2").count()
         page.emulate_media(color_scheme="dark")
         assert complaints + barriers(page) == []
+        page.set_viewport_size({"width": 390, "height": 800})
+        assert page.evaluate("document.documentElement.scrollWidth") == 390  # what is wider scrolls by itself
 
 
 @pytest.mark.slow
