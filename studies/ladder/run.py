@@ -22,7 +22,7 @@ from retrieval_interp.results import Interval
 from retrieval_interp.tasks.prompted import as_text
 
 SEED, N, WITH_SHOTS, SHOTS = 0, 200, 100, 4
-HERE = Path(__file__).parent
+NAMED, HERE = ["rung", "chains", "steps", "shots"], Path(__file__).parent
 
 
 class Asked(NamedTuple):
@@ -88,9 +88,12 @@ def rungs(model):
                     yield name, chains, steps, SHOTS, questions(model, name, chains, steps, WITH_SHOTS, SHOTS)
 
 
-def answers(model):
-    """Yield a row for each answer."""
+def answers(model, known):
+    """Yield the rows of each rung that is not known."""
     for rung, chains, steps, shots, asked in rungs(model):
+        if (rung, chains, steps, shots) in known:
+            continue
+        rows = []
         for one in asked:
             ids = token_ids(model.tokenizer, one.text, bos="none")[0]  # as SmolLM2's own tokenizer has it
             both = [token_ids(model.tokenizer, one.text + answer, bos="none")[0] for answer in one.answers]
@@ -98,12 +101,11 @@ def answers(model):
                 raise SystemExit(f"an answer of {one.text!r} merges with it")
             said = log_likelihoods(model, ids, [all_ids[len(ids) :] for all_ids in both])
             chosen = said.index(max(said))
-            yield {"rung": rung, "chains": chains, "steps": steps, "shots": shots, "distance": one.distance} | {
-                "said": one.answers[chosen].strip(),
-                "place of what was said": chosen,
-                "right": chosen == one.right,
-                "chance": 1 / len(one.answers),
-            }
+            named = {"rung": rung, "chains": chains, "steps": steps, "shots": shots, "distance": one.distance}
+            place = {"said": one.answers[chosen].strip(), "place of what was said": chosen}
+            rows.append({**named, **place, "right": chosen == one.right, "chance": 1 / len(one.answers)})
+        print(rung, chains, steps, shots, np.mean([row["right"] for row in rows]).round(2), flush=True)
+        yield pd.DataFrame(rows)
 
 
 def shares(table, *by):
@@ -118,9 +120,12 @@ def shares(table, *by):
 if __name__ == "__main__":
     with on_machine():
         model = load("smollm2").model
-    table = pd.DataFrame(answers(model))
-    table.to_csv(HERE / "answers.csv", index=False)
-    by_rung = shares(table, "rung", "chains", "steps", "shots")
+    path = HERE / "answers.csv"
+    table = pd.read_csv(path) if path.exists() else pd.DataFrame(columns=NAMED)
+    for rows in answers(model, {*table[NAMED].itertuples(index=False, name=None)}):
+        table = pd.concat([table, rows]) if len(table) else rows
+        table.to_csv(path, index=False)
+    by_rung = shares(table, *NAMED)
     by_rung.to_csv(HERE / "table.csv", index=False, float_format="%.4f")
     print(by_rung.round(2).to_string())
     print(shares(table[table["shots"] == 0], "rung", "chains", "steps", "distance").round(2).to_string())
