@@ -37,7 +37,7 @@ SPACE = " ·"  # a space, and how a token shows it
 SAID = {
     "path": "",
     "weak": ", less than half",
-    "seen": " (the circuit says nothing of this head)",
+    "seen": " (the circuit leaves this head as it is)",
     "row": ". No path says so; the circuit has it as a fixed row",
     "other": ". The circuit says otherwise",
 }
