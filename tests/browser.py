@@ -20,13 +20,11 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 SILENT = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
 PATIENCE = 600_000  # milliseconds, for whatever a page is waited for: machines may be busy
-# Figures and viewers say so when they are drawn.
+# Figures and viewers say so when they are drawn; viewers are when one comes near.
 NOT_DRAWN = ".plotly-graph-div:not([data-drawn]), .attention-viewer:empty, .attention-panel:not([data-drawn])"
-SEE_ALL = """what => {
-    const left = document.querySelector(what);
-    left ? left.scrollIntoView() : window.scrollTo(0, 0);
-    return left === null;
-}"""  # viewers are drawn when one comes near
+SEE_ALL = (
+    "what => { const left = document.querySelector(what); (left ?? document.body).scrollIntoView(); return !left; }"
+)
 OTHERS = (".plotly-graph-div", ".attention-viewer", ".attention-panel", ".noUi-handle")  # drawn by libraries
 SERIOUS = ("serious", "critical")
 

@@ -97,8 +97,6 @@ class InductionTask:
 
 
 class Told(InductionTask):
-    """The problem, and its symbols and answers in words."""
-
     unit = "logit"
 
     def texts(self, examples):

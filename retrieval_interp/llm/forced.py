@@ -18,7 +18,7 @@ def log_likelihoods(model: Transformer, prompt: Sequence[int], answers: Sequence
     """
     read = [*dict.fromkeys(tuple(answer[:-1]) for answer in answers)]  # where all are one token, the prompt alone
     longest = max(map(len, read))
-    fill = prompt[0]  # at the right, where no token that counts can see it
+    fill = prompt[-1]  # at the right, where no token that counts can see it
     rows = [[*prompt, *head, *[fill] * (longest - len(head))] for head in read]
     said = model(torch.tensor(rows, device=model.cfg.device))[:, len(prompt) - 1 :].float().log_softmax(dim=-1).cpu()
     return [

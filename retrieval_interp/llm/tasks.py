@@ -11,7 +11,7 @@ from inspect_ai.model import GenerateConfig
 from inspect_ai.scorer import CORRECT, INCORRECT, NOANSWER, Score, Scorer, Target, accuracy, scorer, stderr
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 
-from circuits.errors import whole
+from circuits.errors import BadInput, whole
 from retrieval_interp.llm.answers import accepted
 from retrieval_interp.prompts import FORMULATIONS, formulation
 from retrieval_interp.prompts.formulation import MOST_QUESTIONS
@@ -47,6 +47,8 @@ def most_likely() -> Solver:
     """Let a model of ``hooked/`` choose the acceptable answer that it finds most likely."""
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
+        if state.model.api != "hooked":  # others would sample, and nobody would see it
+            raise BadInput(f"a forced choice reads the probabilities of a model of hooked/; got {state.model}")
         return await generate(state, extra_body={CHOICES: state.metadata["acceptable"]})
 
     return solve
@@ -107,7 +109,7 @@ def task_of(name: str) -> Callable[..., Task]:
             for number, question in enumerate(asked[:samples], start=1)
         ]
         size = {"formulation": name, "steps": getattr(kind, "n_steps", None), "chains": chains, "chance": kind.chance}
-        how = {"attempts": attempts, "forced_choice": forced_choice, "shots": shots}
+        how = {"attempts": 1 if forced_choice else attempts, "forced_choice": forced_choice, "shots": shots}
         return Task(
             dataset=MemoryDataset(dataset, name=name),
             solver=most_likely() if forced_choice else until_acceptable(attempts),

@@ -43,7 +43,7 @@ def read_heads(path: Path | str, n: int | None = None) -> Circuit:
         marked = {head for head, one in entries if one.get("in_graph", False)}
         if n is not None:
             scores = [(head, abs(real(f"the score of {head}", one["score"]))) for head, one in entries]
-            size = {head: max(score for own, score in scores if own == head) for head, _ in scores}
+            size = dict(sorted(scores, key=lambda one: one[1]))  # the largest of a head is the last, and stays
             n = whole("the number of heads", n, 1, len(size))
             marked = {*sorted(size, key=lambda head: -size[head])[:n]}
     except (ValueError, LookupError, AttributeError, TypeError, RecursionError) as error:
@@ -79,9 +79,6 @@ def write_scores(path: Path | str, scores: Mapping[Head, float], cfg: Any) -> No
     nodes = {name: {"in_graph": True, "score": most} for name in always}
     nodes |= {f"a{head.layer}.h{head.index}": {"in_graph": True, "score": float(scores[head])} for head in heads}
     sizes = {name: getattr(cfg, name) for name in ("n_layers", "n_heads", "d_model")}
-    graph = {
-        "cfg": {**sizes, "parallel_attn_mlp": False},
-        "nodes": {**nodes, "logits": {"in_graph": True}},
-        "edges": {},
-    }
+    sizes["parallel_attn_mlp"] = bool(getattr(cfg, "parallel_attn_mlp", False))
+    graph = {"cfg": sizes, "nodes": {**nodes, "logits": {"in_graph": True}}, "edges": {}}
     write_atomically(to_path(path), json.dumps(graph) + "\n")

@@ -49,8 +49,8 @@ def test_a_language_task_that_cannot_be_run_is_refused_in_one_line(capsys, tmp_p
 def test_a_circuit_of_unknown_roles_is_refused_before_the_model_is_measured(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(MetricTask, "of", lambda *_: pytest.fail("the model was measured"))
     (tmp_path / "wrong.yaml").write_text("heads:\n  L0H0:\n    end: S3\n")
-    said = refusal(capsys, "validate", "ioi", "--task", "ioi", "--circuit", tmp_path / "wrong.yaml")
-    assert "line 3: L0H0 names the unknown role 'S3'" in said
+    command = ("validate", "ioi", "--task", "ioi", "--circuit", tmp_path / "wrong.yaml")
+    assert "line 3: L0H0 names the unknown role 'S3'" in refusal(capsys, *command)
 
 
 def test_a_circuit_is_validated_on_a_language_task_and_the_report_is_reproduced(capsys, tmp_path):

@@ -43,21 +43,16 @@ def test_inspect_finds_the_tasks_and_the_models_and_an_untrained_one_comes_to_ch
 
 
 def test_a_forced_choice_is_the_acceptable_answer_that_the_model_finds_most_likely(untrained, tmp_path) -> None:
-    sizes = {"steps": 2, "samples": 6, "forced_choice": True}
-    model, logs = "hooked/equations", str(tmp_path)
-    evaluate("retrieval_interp/equations", model=model, task_args=sizes, log_dir=logs, display="none")
+    asked = {"model": "hooked/equations", "task_args": {"steps": 2, "samples": 6, "forced_choice": True}}
+    evaluate("retrieval_interp/equations", **asked, log_dir=str(tmp_path), display="none")
     row = results(logs_in(tmp_path)).iloc[0].to_dict()
     assert (row["forced_choice"], row["right"], row["asked"]) == (True, 6, 6)
 
     model, prompt, answers = language_model(str(untrained)), [5, 6, 7], [[1, 2, 3], [1, 2], [4], [1, 2]]
-    by_hand = [
-        sum(
-            model(torch.tensor([prompt + answer[:n]]))[0, -1].log_softmax(dim=-1)[token].item()
-            for n, token in enumerate(answer)
-        )
-        for answer in answers
-    ]
-    assert log_likelihoods(model, prompt, answers) == pytest.approx(by_hand, abs=1e-4)
+    for answer, found in zip(answers, log_likelihoods(model, prompt, answers), strict=True):
+        after = (model(torch.tensor([prompt + answer[:n]]))[0, -1].log_softmax(dim=-1) for n in range(len(answer)))
+        by_hand = sum(one[token].item() for one, token in zip(after, answer, strict=True))
+        assert found == pytest.approx(by_hand, abs=1e-4)
 
 
 def test_shots_are_other_questions_with_their_answers() -> None:

@@ -13,9 +13,8 @@ EDGES = {"input->a0.h0<q>": (False, 0.3), "a0.h0->a1.h10<v>": (True, -0.1), "a0.
 
 
 def written(tmp_path, nodes, edges):
-    kinds = (nodes, edges)
-    named = ({name: {"in_graph": own, "score": score} for name, (own, score) in one.items()} for one in kinds)
-    (tmp_path / "graph.json").write_text(json.dumps(dict(zip(("nodes", "edges"), named, strict=True))))
+    said = ({name: {"in_graph": a, "score": b} for name, (a, b) in graph.items()} for graph in (nodes, edges))
+    (tmp_path / "graph.json").write_text(json.dumps(dict(zip(("nodes", "edges"), said, strict=True))))
     return tmp_path / "graph.json"
 
 
@@ -32,10 +31,8 @@ def test_scores_that_are_written_are_read_again(tmp_path):
     scores = {Head(0, 0): 0.5, Head(0, 1): -2.0, Head(1, 0): 0.0, Head(1, 1): 1.0}
     write_scores(tmp_path / "scores.json", scores, cfg)
     nodes = json.loads((tmp_path / "scores.json").read_text())["nodes"]
-    assert {name: one.get("score") for name, one in nodes.items()} == {
-        **{"input": 2.0, "m0": 2.0, "m1": 2.0, "logits": None},
-        **{"a0.h0": 0.5, "a0.h1": -2.0, "a1.h0": 0.0, "a1.h1": 1.0},
-    }
+    expected = {"input": 2.0, "m0": 2.0, "m1": 2.0, "a0.h0": 0.5, "a0.h1": -2.0, "a1.h0": 0.0, "a1.h1": 1.0}
+    assert {name: one.get("score") for name, one in nodes.items()} == {**expected, "logits": None}
     assert [*read_heads(tmp_path / "scores.json", 2).heads] == [Head(0, 1), Head(1, 1)]
     assert_refused("L1H1 has none", write_scores, tmp_path / "new.json", {**dict.fromkeys([*scores][:3], 1.0)}, cfg)
 
