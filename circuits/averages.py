@@ -41,11 +41,7 @@ class Averages:
 
     @classmethod
     def of(cls, model: Transformer, examples: Examples) -> Averages:
-        """Average over some examples.
-
-        Raises:
-            BadInput: they have different lengths and no layout.
-        """
+        """Average over some examples; BadInput if they have different lengths and no layout."""
         cfg, n_positions, layouts = model.cfg, examples.inputs.shape[1], examples.roles.layouts("averages").cpu()
         times, key = torch.bincount(layouts), key_of(examples.inputs, len(examples), "averages")
         if found := kept(key):

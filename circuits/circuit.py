@@ -60,11 +60,7 @@ class AttentionPath:
 
     @classmethod
     def parse(cls, text: str) -> AttentionPath:
-        """Read ``L5H0 query -> pair2.second``.
-
-        Raises:
-            BadInput: the text is not a head and two roles.
-        """
+        """Read ``L5H0 query -> pair2.second``; BadInput if the text is not a head and two roles."""
         head, _, ends = str(text).partition(" ")
         source, arrow, target = ends.partition(" -> ")
         if not arrow:
@@ -273,11 +269,7 @@ class Circuit:
 
 
 def role_paths(circuit: Circuit) -> tuple[AttentionPath, ...]:
-    """Return all paths of a circuit that lead from a role to a role.
-
-    Raises:
-        BadInput: there is none.
-    """
+    """Return all paths of a circuit that lead from a role to a role; BadInput if there is none."""
     paths = tuple(path for path in circuit.paths if path.joins_roles)
     if not paths:
         raise BadInput("the circuit has no path between roles; expected a one-hot head")

@@ -24,20 +24,12 @@ class Head(_Place):
     __slots__ = ()
 
     def __new__(cls, layer: Any, index: Any) -> Head:
-        """Make a head from two integers.
-
-        Raises:
-            BadInput: one of them is not a whole number from 0 to ``MOST``.
-        """
+        """Make a head from two integers; BadInput if one of them is not a whole number from 0 to ``MOST``."""
         return super().__new__(cls, whole("a layer", layer, 0, MOST), whole("a head", index, 0, MOST))
 
     @classmethod
     def of(cls, given: Any) -> Head:
-        """Return a head, given as ``L5H0`` or as a pair of integers.
-
-        Raises:
-            BadInput: it is neither.
-        """
+        """Return a head, given as ``L5H0`` or as a pair of integers; BadInput if it is neither."""
         if type(given) is cls:
             return given
         if isinstance(given, str):

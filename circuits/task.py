@@ -93,11 +93,7 @@ class Examples:
         return Examples(self.inputs.to(device), self.targets.to(device), self.roles.to(device), other)
 
     def counterfactuals(self) -> Examples:
-        """Return the counterfactual examples, with the same targets and roles.
-
-        Raises:
-            BadInput: there are none.
-        """
+        """Return the counterfactual examples, with the same targets and roles; BadInput if there are none."""
         if self.counterfactual is None:
             raise BadInput("the examples have no counterfactual inputs; resample ablation takes the outputs from them")
         return replace(self, inputs=self.counterfactual, counterfactual=None)
@@ -193,6 +189,9 @@ class Told(Task, Protocol):
 
     def texts(self, examples: Examples) -> list[list[str]]:
         """Return the text of every position of every example."""
+
+    def right(self, examples: Examples) -> list[list[str]]:
+        """Return the right answer of every instance of every example."""
 
     def said(self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples) -> list[list[list[Answer]]]:
         """Return what outputs say, for every example and instance: its answers, or the most likely ones."""

@@ -1,5 +1,6 @@
-"""A hook of MkDocs: the page of one example, and one of the API reference for every folder and file of the packages."""
+"""A hook of MkDocs: one example, step by step, where a page asks for it; and the API reference, a page a room."""
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -7,10 +8,12 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 from circuits import step_by_step
+from circuits.figures.page import render
 from retrieval_interp import load
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("circuits", "retrieval_interp")
+EXAMPLE = '<div class="example"></div>'  # where a page shows one
 LEFT_OUT = ("cli", "__main__", "__init__")  # commands.md has the commands
 
 
@@ -33,9 +36,19 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Make the pages."""
-    files.append(File.generated(config, "steps.html", content=step_by_step(*load("transformer_a"), seed=1).page()))
     for package in PACKAGES:
         for room in rooms(package):
             name = f"{package}.{room}"
             files.append(File.generated(config, f"api/{name}.md", content=f"# {name}\n\n::: {name}\n"))
     return files
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Put the example into the pages that show one."""
+    return html.replace(EXAMPLE, example()) if EXAMPLE in html else html
+
+
+@cache
+def example() -> str:
+    """Return one example of transformer A, step by step."""
+    return render("steps.jinja", stories=step_by_step(*load("transformer_a"), seed=1))

@@ -1,5 +1,6 @@
 """Make the pictures of the README and the site: ``python -m docs.pictures``; ``make pictures``. It needs a Chromium.
 
+smollm2.png   one prompt of IOI in SmolLM2, step by step (it needs the model: make lm)
 steps.png     one example of transformer A, step by step
 report.png    the report of transformer A, on all examples: the headline, one example, the diagram
 explorer.png  the explorer of transformer A in JupyterLab, after a click on *minimal?*
@@ -15,15 +16,17 @@ from pathlib import Path
 
 from playwright.sync_api import expect
 
-from circuits import step_by_step, validate
-from retrieval_interp import load
+from circuits import load_circuit, step_by_step, validate
+from retrieval_interp import load, on_task
 from tests.browser import new_page
 from tests.jupyter import jupyter_server, notebook
 
 HERE = Path(__file__).parent
 LISTED = HERE / "pictures.json"
 STEPS = ("base.css", "steps.jinja", "steps.js")
+DATA = HERE.parent / "data"
 TEMPLATES = {
+    "smollm2.png": STEPS,
     "steps.png": STEPS,
     "report.png": (*STEPS, "report.html.jinja", "diagram.svg.jinja"),
     "explorer.png": ("losses.html.jinja", "heat.html.jinja", "diagram.svg.jinja"),
@@ -37,18 +40,21 @@ explore(model, task, circuit)"""
 
 def hashes(name: str) -> dict[str, str]:
     """The hash of a picture, and of what it shows."""
-    own = HERE.parent / "data/transformer_a"
+    own = [DATA / "transformer_a" / file for file in ("model.safetensors", "circuit.yaml")]
+    own = [DATA / "smollm2/ioi/circuit.yaml"] if name == "smollm2.png" else own
     shown = [HERE.parent / "circuits/templates" / one for one in TEMPLATES[name]]
-    parts = [file.read_bytes() for file in (own / "model.safetensors", own / "circuit.yaml", *shown)]
+    parts = [file.read_bytes() for file in (*own, *shown)]
     return {"picture": sha256((HERE / name).read_bytes()).hexdigest(), "shows": sha256(b"".join(parts)).hexdigest()}
 
 
 def steps(folder: Path) -> None:
-    """Take a picture of one example, step by step."""
-    step_by_step(*load("transformer_a"), seed=1).save(folder / "steps.html")
-    with new_page(viewport={"width": 1120, "height": 900}) as (page, _):
-        page.goto((folder / "steps.html").as_uri())
-        page.locator(".steps").screenshot(path=HERE / "steps.png")
+    """Take pictures of one example, step by step."""
+    ioi = *on_task("smollm2", "ioi", "kl"), load_circuit(DATA / "smollm2/ioi/circuit.yaml")
+    for name, told in {"smollm2": step_by_step(*ioi), "steps": step_by_step(*load("transformer_a"), seed=1)}.items():
+        told.save(folder / f"{name}.html")
+        with new_page(viewport={"width": 1120, "height": 900}) as (page, _):
+            page.goto((folder / f"{name}.html").as_uri())
+            page.locator(".steps").screenshot(path=HERE / f"{name}.png")
 
 
 def report(folder: Path) -> None:

@@ -72,8 +72,8 @@ circuit_diagram(circuit, examples.roles)
 
 # %% [markdown]
 # How does the model solve single examples? Letters stand for symbols. Go through the steps with the buttons or the arrow keys. In
-# some chains the query looks where no path of the circuit leads: these examples come first, and the sentence says which head had
-# written there what the query fetches. The boxes at the right are what can be read at the query after each layer (logit lens).
+# some chains the query looks where no path of the circuit leads: these examples come first in the list, and the sentence says which
+# head had written there what the query fetches. The boxes at the right are what can be read at the query after each layer (logit lens).
 
 # %%
 from circuits import step_by_step
@@ -133,9 +133,8 @@ report.plot()
 # ## Explore
 #
 # The explorer does the same with clicks. Click an arrow to remove it, and again to bring it back. Click a head to change its
-# mechanism. The losses follow at once, measured on 32 examples; the button *exact* measures them on 1,024. The button
-# *minimal?* tests whether each path is needed, and *save* and *report* write files. The keyboard works, too, with Tab and
-# Enter.
+# mechanism. The losses follow at once, measured on 32 examples; a button measures them on 1,024. The button *minimal?* tests
+# whether each path is needed, and *save* writes the circuit. The keyboard works, too, with Tab and Enter.
 
 # %%
 from circuits import explore

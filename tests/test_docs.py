@@ -75,7 +75,7 @@ def test_every_picture_shows_what_is_there():
 def test_the_readme_fits_on_a_few_screens_and_begins_with_a_verdict_as_it_is_stored():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 120
-    assert f"\n> Transformer A: {' · '.join(map(str, strip(Report.read(data_folder() / 'transformer_a'))))}\n" in text
+    assert f"\n> SmolLM2 on IOI: {' · '.join(map(str, strip(Report.read(data_folder() / 'smollm2/ioi'))))}\n" in text
 
 
 @pytest.fixture(scope="module")

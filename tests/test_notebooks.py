@@ -16,6 +16,7 @@ FEWER = {
     "1_first_circuit": {"transformer_a": "induction", "layer=4": "layer=1", '"pattern", 5': '"pattern", 1'},
     "2_your_own_model": {"STEPS = 400": "STEPS = 20", "discover(model, task)": "discover(model, task, threshold=0.9)"},
     "3_the_paper": {'"steps": 500, "b': '"steps": 100, "b', "examples(512": "examples(64"},
+    "4_a_pretrained_model": {},
 }
 EACH = pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
 

@@ -25,13 +25,14 @@ class Uniqueness(Result):
 
     targets: dict[AttentionPath, dict[str, DecidedLoss]]
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What does as well, or may, in sentences."""
-        said = f"Tried: other targets of paths, {sum(map(len, self.targets.values()))}"
-        if not self.as_good:
-            return (f"{said}; none does as well.",)
-        return (f"{said}; these may do as well: {listed(f'{path} ({role})' for path, role in self.as_good)}.",)
+    def note(self, limit: float) -> str:
+        """What does as well, or may, and with which the loss stays below a limit, in a sentence."""
+        each = [(path, role, one.loss.mean) for path, roles in self.targets.items() for role, one in roles.items()]
+        low = listed(f"{path} ({role}: {loss:.4f})" for path, role, loss in each if loss < limit)
+        good = listed(f"{path} ({role})" for path, role in self.as_good)
+        said = f"these may do as well: {good}" if good else "none does as well"
+        said += f"; with these the loss is still low: {low}" if low else ""
+        return f"Tried: other targets of paths, {len(each)}; {said}."
 
     @property
     def as_good(self) -> tuple[tuple[AttentionPath, str], ...]:

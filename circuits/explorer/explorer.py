@@ -29,13 +29,14 @@ from circuits.losses.sequential_test import SequentialTest
 from circuits.mechanisms.mechanism import Idle, Intact, Resample, head_pattern
 from circuits.model.transformer import Transformer
 from circuits.report.step_by_step import answers, words
+from circuits.settings import has_many_heads
 from circuits.task import Task
 from circuits.utils.files import to_path
 from circuits.viewer import attention_viewer, warn_if_large
 
 HERE = Path(__file__).parent
 MANY = 48  # of more heads, not all are drawn
-AT_ONCE, EXACTLY = 32, 1024  # examples for losses while exploring, and for exact losses
+AT_ONCE, EXACTLY, OF_MANY = 32, 1024, 128  # examples for losses while exploring, for exact ones, and with many heads
 IN_PASSING = 64  # examples for the test whether paths are needed
 NEEDED = {"directly": "needed", "indirectly": "needed indirectly", "as a backup": "a backup", "no": "not needed"}
 
@@ -84,7 +85,8 @@ class Explorer(ipywidgets.VBox):
 
     def __init__(self, model: Transformer, task: Task, circuit: Circuit, seed: int, threshold: float) -> None:
         """Start with a circuit; the arguments are those of ``explore``."""
-        examples = examples_of(task, EXACTLY, seed, next(model.parameters()).device)
+        self._all = OF_MANY if has_many_heads(model.cfg) else EXACTLY
+        examples = examples_of(task, self._all, seed, next(model.parameters()).device)
         self.model, self.task, self.seed, self.threshold = model, task, seed, threshold
         self._test = SequentialTest(model, task, examples, threshold)
         self._check(circuit)
@@ -98,8 +100,8 @@ class Explorer(ipywidgets.VBox):
         self.head = ipywidgets.Dropdown(options=[*map(str, self._heads)], value=shown, description="head")
         self.example = ipywidgets.IntSlider(0, 0, AT_ONCE - 1, description="example")
         self._words, self._answers = words(model, task, self._few), answers(model, task, self._few)
-        self.source = ipywidgets.Dropdown(options=roles, value=roles[-1], description="from")
-        self.target = ipywidgets.Dropdown(options=roles, description="to")
+        self.source = ipywidgets.Dropdown(options=roles, value=roles[-1], description="at")
+        self.target = ipywidgets.Dropdown(options=roles, description="looks at")
         self.file = ipywidgets.Text("circuit.yaml", description="as")
         basis = f"1 1 {SMALLEST * full_width(roles):g}px"  # in a narrow notebook, a row for itself
         self.diagram = Diagram(layout={"flex": basis, "min_width": "0", "overflow": "auto"})
@@ -110,7 +112,7 @@ class Explorer(ipywidgets.VBox):
         self.buttons = {
             "undo": self._button("undo", "Undo one change", self._undo),
             "reset": self._button("reset", "Go back to the first circuit", lambda: self._change(self._past[0])),
-            "exact": self._button("exact", "Measure the losses on all examples", self._exact),
+            "exact": self._button(f"on {self._all:,} examples", "Measure the losses on all examples", self._exact),
             "minimal?": self._button("minimal?", "Test on few examples whether every path is needed", self._minimal),
             "draw": self._button("draw", "Add a path to the chosen head, or retarget one", self._draw),
             "save": self._button("save", "Write the circuit as YAML", self._save),
@@ -172,7 +174,7 @@ class Explorer(ipywidgets.VBox):
         self._past, self._labels = self._past[:-1] or self._past, {}
 
     def _exact(self) -> None:
-        self._n = EXACTLY
+        self._n = self._all
 
     def _minimal(self) -> str:
         """Test for every path of the circuit whether it is needed (Appendix E, step 6)."""

@@ -21,11 +21,12 @@ from circuits.figures.page import render
 from circuits.flow.fixed_paths import fixed_paths
 from circuits.mechanisms.mechanism import PREVIOUS, Mechanism
 from circuits.mechanisms.one_hot import OneHot
+from circuits.mechanisms.soft import Soft
 from circuits.roles import Roles
 from circuits.tracing.edges import Composition
 
 # For colour-blind readers, too (after Okabe and Ito); each has a contrast of 3 or more on white and on black.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#B8609A", "#8A6D00", "#7A5CC8")
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#B8609A", "#8A6D00", "#7A5CC8", "#64748B", "#C2364B", "#0E8A9B")
 FAINT = "#767676"  # readable on white and on black
 ROW, COLUMN, BOX, MARGIN, BESIDE = 44.0, 84.0, 126.0, 26.0, 330.0  # sizes, in pixels
 LETTER, UNKNOWN = 7.0, 0.25  # the width of a letter; that of an arrow whose attention is not known
@@ -60,7 +61,7 @@ class Drawn:
 
 def colour(head: Head) -> str:
     """Return the colour of a head, the same in every diagram."""
-    return COLOURS[(head.layer + head.index) % len(COLOURS)]
+    return COLOURS[(head.layer + 2 * head.index) % len(COLOURS)]
 
 
 def state_of(mechanism: Mechanism | None) -> str:
@@ -102,6 +103,9 @@ def circuit_diagram(
     said += f"; {len(fixed)} of fixed patterns (dotted)" if fixed else ""
     said += "; the text at an arrow says on which instances the path holds" if any(one.label for one in paths) else ""
     said += f"; rows to fixed positions, not drawn: {n_rows}" if n_rows else ""
+    said += (
+        "; soft: average weights between roles" if any(isinstance(circuit.heads[head], Soft) for head in rows) else ""
+    )
     said += "; at the right, who writes what a head finds its place by (Q, K) and fetches (V)" if beside else ""
     return Diagram(drawing(rows, paths, roles, attention, beside), f"{said}.")
 
@@ -152,7 +156,7 @@ def drawing(
         | {"title": f"{head} is {rows[head]}" + PRESS[pressed], "beside": (beside or {}).get(head, ("", ""))}
         for head in top_down
     ]
-    drawn = []
+    drawn, said = [], set[str]()  # the same text stands at one arrow
     for one, pairs in ends.items():
         shares = [_share(attention, one.path.head, pair, roles) for pair in pairs if attention is not None]
         seen = " to ".join(dict.fromkeys(f"{choose(shares):.2f}" for choose in (min, max))) if shares else ""
@@ -161,7 +165,9 @@ def drawing(
             _arrow(place[target], place[source], low[one.path.head], share)
             for (source, target), share in zip(pairs, shares or [UNKNOWN] * len(pairs), strict=True)
         ]
-        name = {"path": one.path, "state": one.state, "label": f"{one.path.head} {one.label}".strip()}
+        label = f"{one.path.head} {one.label}".strip()
+        name = {"path": one.path, "state": one.state, "label": label * (label not in said)}
+        said.add(label)
         ink = FAINT if one.state == "removed" else colour(one.path.head)
         drawn.append({**name, "arrows": arrows, "ink": ink, "title": "; ".join(filter(None, title)) + PRESS[pressed]})
     sizes: dict[str, Any] = {"margin": MARGIN, "row": ROW, "box": BOX, "tip": TIP, "finger": FINGER, "left": left}

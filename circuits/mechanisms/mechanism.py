@@ -63,11 +63,7 @@ class Mechanism(ABC):
 
     @property
     def specification(self) -> object:
-        """Plain data that specify the mechanism, equal for equal mechanisms.
-
-        Raises:
-            BadInput: as ``check``.
-        """
+        """Plain data that specify the mechanism, equal for equal mechanisms; BadInput if as ``check``."""
         self.check()
         return [self.name, self.parameters] if self.parameters else self.name
 

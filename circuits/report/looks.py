@@ -22,7 +22,7 @@ from circuits.task import Examples, Task
 from circuits.tracing.patched_head import PatchedHead
 from circuits.tracing.unablated import Unablated, senders_below
 
-KINDS = ("", "path", "weak", "seen", "row", "other")
+KINDS = ("", "path", "weak", "fixed", "seen", "row", "other")
 ANOTHER_WAY = KINDS.index("row")  # and what comes after it
 # Where a head looks from a role: the position, the attention, and the index in ``KINDS``; 0 if nothing is told.
 Look = tuple[Int[Tensor, "example instance"], Float[Tensor, "example instance"], Int[Tensor, "example instance"]]
@@ -30,8 +30,9 @@ Looks = dict[tuple[Head, str], Look]
 
 
 class Arrow(Result):
-    """A look of a head. Its kind is ``path`` (a path says so), ``weak`` (it does, but no place gets half), ``seen``
-    (the head is intact), ``row`` (one to a position, or of averages), or ``other`` (the circuit says otherwise).
+    """A look of a head. Its kind is ``path`` (a path says so), ``weak`` (it does, but no place gets half), ``fixed``
+    (a path of a fixed pattern), ``seen`` (the head is intact), ``row`` (no path says so, but a row to a position or of
+    averages), or ``other`` (the circuit says otherwise).
     """
 
     head: Head
@@ -84,11 +85,11 @@ def _look(
         by_row = says[example, at].gather(2, to[..., None])[..., 0] >= enough
         kind[clear] = KINDS.index("other")
         kind[clear & by_row] = KINDS.index("row")
-    least = torch.full_like(share, current().slight)
+    least, held = torch.full_like(share, current().slight), KINDS.index("path" if varies else "fixed")
     for target, holds in paths:  # of several, the one that gets most is told
         there = own.gather(2, target[..., None])[..., 0]
         told = holds & ((there >= enough) | ~clear & (there >= least))
-        kind = torch.where(told, torch.where(there >= enough, KINDS.index("path"), KINDS.index("weak")), kind)
+        kind = torch.where(told, torch.where(there >= enough, held, KINDS.index("weak")), kind)
         to, share, least = (torch.where(told, new, old) for new, old in ((target, to), (there, share), (there, least)))
     kind[to == at] = 0  # nothing moves
     return to.cpu(), share.cpu(), kind.cpu()

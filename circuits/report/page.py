@@ -152,6 +152,8 @@ def loss_figure(report: Report) -> go.Figure:
     ]
     for way in WAYS:
         rows += [(_way(way), f"without {one}", one.losses[way].loss) for one in _ranked(report) if way in one.losses]
+        with_heads = [(f"without {one}", one.intact[way].loss) for one in _ranked(report) if way in one.intact]
+        rows += [(f"{_way(way)}, heads intact", label, loss) for label, loss in with_heads]
     log, title = all(loss.mean >= 0 for *_, loss in rows), "Loss without each path and each positional head"
     x = "loss (logarithmic)" if log else "loss"
     points = [{"kind": kind, "": label, x: loss.mean, "bar": 2 * loss.standard_error} for kind, label, loss in rows]

@@ -144,11 +144,7 @@ class Report(Result):
         return folder / PAGE
 
     def by(self, protocol: str) -> Report:
-        """Return the report with the decision of a protocol.
-
-        Raises:
-            BadInput: there is no such protocol.
-        """
+        """Return the report with the decision of a protocol; BadInput if there is no such protocol."""
         decisions = {"extended": decided(self.statements), "paper": self.paper.decision if self.paper else None}
         if protocol == "paper" and not self.paper:
             raise BadInput("Appendix E to the letter was not run: it takes each head alone, and the model has many")
@@ -196,7 +192,9 @@ class Report(Result):
         """What stands beside the verdict: the nulls, and other circuits that do as well."""
         parts = ", ".join(f"{n} for {purpose}" for purpose, n in self.split.items())
         split = [f"The data set is fixed; its examples are split: {parts}."] if parts else []
-        return (*self.faithfulness.notes, *self._of_many, *self.uniqueness.notes, *split)
+        limit = self.scale.own.mean + self.threshold * self.scale.width
+        others = [self.uniqueness.note(limit)] if self.uniqueness.targets else []
+        return (*self.faithfulness.notes, *self._of_many, *others, *split)
 
     @property
     def _of_many(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 import torch
-from jaxtyping import Bool
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from circuits.ablation import each_loss
@@ -37,8 +37,9 @@ SPACE = " ·"  # a space, and how a token shows it
 SAID = {
     "path": "",
     "weak": ", less than half",
+    "fixed": " (by a fixed pattern)",
     "seen": " (the circuit leaves this head as it is)",
-    "row": ". No path says so; the circuit has it as a fixed row",
+    "row": " (no path, but a fixed row of the circuit)",
     "other": ". The circuit says otherwise",
 }
 
@@ -53,9 +54,13 @@ class Step(Result):
 
 
 class Story(Result):
-    """One example: its words; for every instance the roles of positions, the steps, and answers without each head."""
+    """One example: its words; for every instance the roles of positions, the steps, and answers without each head.
+
+    ``ways`` says of every instance whether the answer's position looks where no path leads: ``row``, ``other`` or "".
+    """
 
     words: tuple[str, ...]
+    ways: tuple[str, ...]
     roles: tuple[dict[int, str], ...]
     steps: tuple[tuple[Step, ...], ...]
     without: dict[str, tuple[tuple[Answer, ...], ...]]
@@ -64,20 +69,23 @@ class Story(Result):
 class Stories(Result, Shown):
     """Some examples; those on which the model goes another way come first.
 
-    ``unit`` is what the number of an answer is; ``names`` are those of the answers, if an instance has several. In
-    ``other[0]`` of ``other[1]`` instances the answer's position looks where no path leads.
+    ``unit`` is what the number of an answer is; ``names`` are those of the answers, if an instance has several.
+    ``counted`` says how many instances were asked, and how many of them go each of the other ways.
     """
 
     title: str
     unit: str
     names: tuple[str, ...]
-    other: tuple[int, int]
+    counted: dict[str, int]
     colours: dict[str, str]
     stories: tuple[Story, ...]
 
     def page(self) -> str:
         """Return a self-contained page."""
         return render_page("steps.html.jinja", stories=self)
+
+    def __repr__(self) -> str:
+        return f"{self.title}: {len(self.stories)} examples, step by step"
 
 
 @entrance
@@ -109,14 +117,17 @@ def step_by_step(
     circuit.check(examples.roles, model.cfg.n_layers, model.cfg.n_heads)
     looks = looked(model, circuit, examples)
     with torch.no_grad():
-        asked = asked_in(task, run(model, examples), examples)
-    odd = [kind >= ANOTHER_WAY for (_, role), (*_, kind) in looks.items() if role in task.output_roles]
-    other = torch.stack([asked & one for one in odd] or [torch.zeros_like(asked)]).any(dim=0)
-    order = other.any(dim=1).int().argsort(descending=True, stable=True)
+        outputs = run(model, examples)
+    asked, answers = asked_in(task, outputs, examples), said(task, outputs, examples)
+    right = torch.tensor([all(one[0][2] for one in each if one) for each in answers])
+    kinds = [kind for (_, role), (*_, kind) in looks.items() if role in task.output_roles]
+    ways = torch.stack([asked.int(), *kinds]).amax(dim=0) * asked
+    ways[ways < ANOTHER_WAY] = 0
+    order = (2 * ways.amax(dim=1) - right.int()).argsort(descending=True, stable=True)
     half = -(-n_stories // 2)
     some = torch.cat([order[:half], order.flip(0)[: n_stories - half]])
     chosen = {where: (at[some], share[some], kind[some]) for where, (at, share, kind) in looks.items()}
-    telling = Telling(model, task, circuit, examples.take(some.to(device)), chosen, asked[some])
+    telling = Telling(model, task, circuit, examples.take(some.to(device)), chosen, asked[some], ways[some])
     told = (*telling.stories(averages_of(model, task, seed) if averages is None else averages),)
     steps = [one for story in told for steps in story.steps for one in steps]
     heads, n_answers = {arrow.head for one in steps for arrow in one.arrows}, {len(one.reads) for one in steps}
@@ -124,7 +135,10 @@ def step_by_step(
         title=circuit.name or "a circuit",
         unit=task.unit if isinstance(task, Told) else "",
         names=task.loss_components if n_answers == {len(task.loss_components)} else (),
-        other=(int(other.sum()), int(asked.sum())),
+        counted={
+            "asked": int(asked.sum()),
+            **{way: int((ways == KINDS.index(way)).sum()) for way in KINDS[ANOTHER_WAY:]},
+        },
         colours={str(head): colour(head) for head in sorted(heads)},
         stories=told,
     )
@@ -194,6 +208,7 @@ class Telling:
     examples: Examples
     looks: Looks
     asked: Bool[Tensor, "example instance"]
+    ways: Int[Tensor, "example instance"]
 
     def stories(self, means: Averages) -> Iterator[Story]:
         """Yield the story of every example."""
@@ -204,6 +219,7 @@ class Telling:
             some = self.asked[n].nonzero()[:, 0].tolist()
             yield Story(
                 words=tuple(texts),
+                ways=tuple(KINDS[self.ways[n, i]] for i in some),
                 roles=tuple(places[i] for i in some),
                 steps=tuple(tuple(self.steps(n, i, texts, places)) for i in some),
                 without={head: tuple(tuple(all_of[n][i]) for i in some) for head, all_of in without.items()},
@@ -246,7 +262,12 @@ class Telling:
             others = (f"{one[at]} of {texts[end]}" for one, end in zip(places, ends, strict=True) if at in one)
             return f"\u201c{texts[at].strip(SPACE)}\u201d ({places[i].get(at) or next(others, f'position {at}')})"
 
-        first, last = f"The answer is read at {place(ends[i])}.", "This is the model's answer."
+        right = (
+            f" The right answer is {self.task.right(self.examples)[n][i].strip(SPACE)}."
+            if isinstance(self.task, Told)
+            else ""
+        )
+        first, last = f"The answer is read at {place(ends[i])}.{right}", "This is the model's answer."
         told: dict[int, list[tuple[str, Arrow]]] = {}
         for (head, role), (to, share, kind) in self.looks.items():
             if how := KINDS[int(kind[n, i])]:

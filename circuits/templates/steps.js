@@ -3,8 +3,10 @@ for (const root of document.querySelectorAll(".steps")) {
   const data = JSON.parse(root.querySelector("script").textContent);
   const part = (name) => root.querySelector(name);
   const [pick, without, picture, say] = [part(".pick"), part(".without"), part(".picture"), part(".say")];
-  const now = { story: 0, instance: 0, step: Infinity }; // Infinity: all but the last step
-  const other = (steps) => steps.some((one) => one.arrows.some((a) => a.kind === "row" || a.kind === "other"));
+  const now = { story: 0, instance: 0, step: Infinity }; // Infinity: the last step but one, if its answer is right; else the last
+  const WAYS = { "": "", row: " (by a fixed row)", other: " (another way)" }; // what is said of an instance, from the plainest on
+  const first = (ways, kinds) => Math.max(0, ways.findIndex((way) => way === kinds.find((one) => ways.includes(one))));
+  const strangest = (story) => first(story.ways, ["other", "row", ""]);
   const make = (parent, name, attributes, text) => {
     const made = document.createElementNS("http://www.w3.org/2000/svg", name);
     for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
@@ -21,7 +23,8 @@ for (const root of document.querySelectorAll(".steps")) {
 
   function draw() {
     const story = data.stories[now.story], steps = story.steps[now.instance], roles = story.roles[now.instance];
-    now.step = now.step === Infinity ? Math.max(0, steps.length - 2) : Math.min(Math.max(now.step, 0), steps.length - 1);
+    const end = Math.max(0, steps.length - (steps.at(-2)?.reads[0]?.[2] === false ? 1 : 2));
+    now.step = now.step === Infinity ? end : Math.min(Math.max(now.step, 0), steps.length - 1);
     const step = steps[now.step], gone = without.value;
     say.style.minHeight = ""; // as high as the longest sentence, so that nothing jumps
     say.textContent = steps.map(told).reduce((a, b) => (a.length > b.length ? a : b));
@@ -32,10 +35,10 @@ for (const root of document.querySelectorAll(".steps")) {
     part(".back").setAttribute("aria-disabled", now.step === 0);
     part(".next").setAttribute("aria-disabled", now.step === steps.length - 1);
     const asked = story.roles.map((places, i) => Object.keys(places).find((k) => story.steps[i][0].said.includes(`(${places[k]})`)));
-    part(".instances").replaceChildren(...(story.steps.length > 1 ? story.steps : []).map((one, i) => {
+    part(".instances").replaceChildren(...(story.steps.length > 1 ? story.steps : []).map((_, i) => {
       const button = document.createElement("button");
       button.type = "button";
-      button.textContent = `${new Set(asked).size < asked.length ? `${i + 1}` : story.words[asked[i]]} → ?${other(one) ? " (another way)" : ""}`;
+      button.textContent = `${new Set(asked).size < asked.length ? `${i + 1}` : story.words[asked[i]]} → ?${WAYS[story.ways[i]]}`;
       button.setAttribute("aria-pressed", i === now.instance);
       button.onclick = () => { Object.assign(now, { instance: i, step: Infinity }); draw(); part(".instances").children[i].focus(); };
       return button;
@@ -46,7 +49,7 @@ for (const root of document.querySelectorAll(".steps")) {
     for (const word of story.words) { const wide = size(word); x.push(left + wide / 2); left += wide && wide + 2; }
     const longest = Math.max(0, ...steps.flatMap((one) => one.reads.map(([text]) => text.length)));
     const sure = data.unit === "probability";
-    const box = Math.max(30, 8 * longest + (sure ? 52 : 22)), width = left + 24 + box * Math.max(...steps.map((one) => one.reads.length));
+    const box = Math.max(30, 7.5 * longest + (sure ? 44 : 22)), width = left + 24 + box * Math.max(...steps.map((one) => one.reads.length));
     const height = low + 110, drawing = (width, own) => make(document.createElement("div"), "svg", { viewBox: `0 0 ${width} ${height}`, width, height, ...own });
     const lanes = drawing(64, { class: "lanes", "aria-hidden": true }), svg = drawing(width, { role: "img", "aria-label": say.textContent });
     story.words.forEach((word, i) => {
@@ -69,11 +72,11 @@ for (const root of document.querySelectorAll(".steps")) {
         const own = steps.findIndex((other) => a.head.startsWith(`L${other.layer}H`)); // what was written for it is in an earlier lane
         const before = one.arrows.slice(0, n).filter((b) => b.source === a.source); // arrows that end at the same place
         const y = low - 34 - lane * (own < 0 ? k : own) + 6 * before.length;
-        const [x0, x1, colour] = [x[a.target], x[a.source], data.colours[a.head]], dashes = { path: "", row: "9 3 2 3", other: "7 4" };
+        const [x0, x1, colour] = [x[a.target], x[a.source], data.colours[a.head]], dashes = { fixed: "2 4", row: "2 4", seen: "9 3 2 3", other: "7 4" };
         const group = make(svg, "g", { opacity: on ? 1 : 0.75 }), side = x0 < x1 ? -1 : 1;
         make(group, "title", {}, `${a.head}: ${a.attention}`);
         make(group, "line", { x1, x2: x1, y1: low, y2: y, stroke: colour, "stroke-width": 1 });
-        make(group, "path", { d: `M${x0} ${low} C${x0} ${y},${x0 + (x1 - x0) * 0.25} ${y},${x1 + side * 10} ${y}`, fill: "none", stroke: colour, "stroke-width": 1.2 + 3 * a.attention, "stroke-dasharray": dashes[a.kind] ?? "2 3" });
+        make(group, "path", { d: `M${x0} ${low} C${x0} ${y},${x0 + (x1 - x0) * 0.25} ${y},${x1 + side * 10} ${y}`, fill: "none", stroke: colour, "stroke-width": 1.2 + 3 * a.attention, "stroke-dasharray": dashes[a.kind] ?? "" });
         make(group, "path", { d: `M${x1 + side * 11} ${y - 6} L${x1} ${y} L${x1 + side * 11} ${y + 6}z`, fill: colour });
         if (on) make(group, "text", { x: x1 + side * 14, y: y - 9 - 19 * before.length, "text-anchor": x0 < x1 ? "end" : "start" }, `${a.head} ${a.attention.toFixed(2)}`);
       });
@@ -88,10 +91,16 @@ for (const root of document.querySelectorAll(".steps")) {
     picture.scrollLeft = ends.length ? (fits ? (least + high) / 2 - seen / 2 : x[step.arrows.at(-1).source] - 0.7 * seen) : now.step ? picture.scrollWidth : 0;
   }
 
-  data.stories.forEach((story, i) => pick.add(new Option(`${i + 1}${story.steps.some(other) ? " (another way)" : ""}`, i)));
+  data.stories.forEach((story, i) => pick.add(new Option(`${i + 1}${WAYS[story.ways[strangest(story)]]}`, i)));
+  const goes = (story, right) => story.ways.findIndex((way, i) => way === "" && (!right || story.steps[i].at(-1).reads[0]?.[2])); // as the circuit says
+  for (const right of [false, true]) {
+    const plain = data.stories.findIndex((story) => goes(story, right) >= 0);
+    if (plain >= 0) Object.assign(now, { story: plain, instance: goes(data.stories[plain], right) });
+  }
+  pick.value = now.story;
   Object.keys(data.stories[0].without).forEach((head) => without.add(new Option(head || "nothing", head)));
   part(".aside").hidden = !without.length;
-  pick.onchange = () => { Object.assign(now, { story: +pick.value, instance: 0, step: Infinity }); draw(); };
+  pick.onchange = () => { Object.assign(now, { story: +pick.value, instance: strangest(data.stories[pick.value]), step: Infinity }); draw(); };
   without.onchange = draw;
   part(".back").onclick = () => { now.step -= 1; draw(); };
   part(".next").onclick = () => { now.step += 1; draw(); };
@@ -102,8 +111,11 @@ for (const root of document.querySelectorAll(".steps")) {
     now.step = to;
     draw();
   };
-  const [n, all] = data.other;
+  const { asked, row, other } = data.counted, kinds = new Set(data.stories.flatMap((one) => one.steps.flat()).flatMap((one) => one.arrows.map((a) => a.kind)));
+  const legend = { fixed: " Dotted: a fixed pattern of the circuit.", row: " Dotted: a fixed pattern or row of the circuit.", seen: " Dash-dotted: a head that the circuit leaves as it is.", other: " Dashed: the circuit says otherwise." };
+  if (kinds.has("row")) kinds.delete("fixed");
   const reads = without.length ? ` What can be read is the model's own read-out after that layer (logit lens)${nearest ? ": the symbol nearest to it" : ""}; bold is right${nearest ? ", with a squared error below 0.5" : ""}.` : "";
-  part(".note").textContent = `Arrows show where a head takes from, and where it writes; the number is its attention in the unablated model. Solid: a path of the circuit. Dashed: no path leads there, and the circuit says otherwise; dash-dotted: no path, but a fixed row of the circuit. “Another way” is one or the other, of the answer's position: ${n} of ${all} instances. Dotted: a head that is named intact, or less than half of its attention.${reads}`;
+  const ways = ` Of ${asked} answers looked at, ${other} go another way (the answer’s position looks where the circuit says otherwise)${row ? ` and ${row} by a fixed row, where no path leads` : ""}.`;
+  part(".note").textContent = `Arrows show where a head takes from, and where it writes; the number is its attention in the unablated model. Solid: a path of the circuit.${Object.keys(legend).map((one) => (kinds.has(one) ? legend[one] : "")).join("")}${ways}${reads}`;
   draw();
 }

@@ -16,11 +16,7 @@ ABANDONED = 3600  # seconds after which such a file is that of a killed writer
 
 
 def to_path(said: Path | str) -> Path:
-    """Return the path that a user gave; ``~`` is the home folder, as in a shell.
-
-    Raises:
-        BadInput: it is no path.
-    """
+    """Return the path that a user gave; ``~`` is the home folder, as in a shell; BadInput if it is no path."""
     if not isinstance(said, str | Path):
         raise BadInput(f"a path is a {type(said).__name__}; expected a text or a Path")
     path = Path(os.path.expanduser(said))

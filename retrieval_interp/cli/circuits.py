@@ -179,11 +179,7 @@ def discover(
 
 
 def check_fit(model: "Transformer", task: "Task", circuit: "Circuit") -> None:
-    """Check before the work, on two examples, that the patterns of a circuit fit.
-
-    Raises:
-        BadInput: they do not.
-    """
+    """Check before the work, on two examples, that the patterns of a circuit fit; BadInput if they do not."""
     import circuits
     from circuits.mechanisms.mechanism import Idle, Resample
 

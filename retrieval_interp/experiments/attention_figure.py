@@ -56,8 +56,10 @@ def attention_figure(
     figure.update_yaxes(autorange="reversed")
     middle = [place * width + (n_labels - 1) / 2 for place in range(len(order))]
     figure.update_xaxes(tickvals=middle, ticktext=list(order), showgrid=False, zeroline=False)
+    across = f"; from left to right {group} 0 to {n_labels - 1}" if group else ""
     figure.update_layout(
+        title={"text": f"Attention of a role (down) to a role of its instance (across{across})", "font": {"size": 14}},
         coloraxis={"colorscale": "Blues", "cmin": 0, "cmax": 1, "colorbar": {"title": {"text": "attention"}}},
-        template="plotly_white", plot_bgcolor="#ddd", height=110 + 190 * n_rows, margin={"t": 40, "l": 100, "b": 90},
+        template="plotly_white", plot_bgcolor="#ddd", height=140 + 190 * n_rows, margin={"t": 70, "l": 100, "b": 90},
     )  # fmt: skip
     return figure

@@ -28,6 +28,15 @@ PAPER = {
     "iv": "the last head emerges much later than the one before",
 }
 
+SAID = {
+    "i": "{path} brings x1 at step {step} (epoch {epoch}); before the other symbols: {first}; from an attention of 0.1 "
+    "to 0.5 in {rise} steps, where abrupt is less than a quarter of the steps until then. Beneath it: {beneath}.",
+    "ii": "{path} brings x2 {lag} steps after x1, where quick is less than a quarter of the steps that x1 took; in a "
+    "higher layer: {above}; checkpoints there are {between_checkpoints} steps apart.",
+    "iii": "They fall below 0.5 at these steps: {steps}.",
+    "iv": "Steps from each arrival to the next: {all}.",
+}
+
 Arrivals = dict[int, tuple[AttentionPath, float]]  # for xk the path that brings it to the query, and the step
 
 
@@ -52,13 +61,16 @@ class Observation(BaseModel, frozen=True):
     @property
     def sentence(self) -> str:
         """The paper's observation, and the measurement, in words."""
-        return f"{PAPER[self.name]} ({_words(self.numbers) or 'the query does not get the symbols'})"
+        words = {name: _words(value) for name, value in self.numbers.items()} | {"all": _words(self.numbers)}
+        measured = SAID[self.name].format_map(words) if self.numbers else "The query does not get the symbols."
+        return f"{PAPER[self.name]}. Here: {measured}"
 
 
 def _words(number: Any) -> str:
     if isinstance(number, dict):
-        return ", ".join(f"{name} {_words(value)}" for name, value in number.items())
-    return f"{number:.0f}" if isinstance(number, float) else {None: "-", True: "yes", False: "no"}.get(number, number)
+        return ", ".join(f"{name} {_words(value)}" for name, value in number.items()) or "none"
+    words = {None: "never", True: "yes", False: "no"}
+    return f"{number:.0f}" if isinstance(number, float) else str(words.get(number, number))
 
 
 def observations(run: Emergence) -> list[Observation]:

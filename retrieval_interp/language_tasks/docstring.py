@@ -64,11 +64,7 @@ class Docstring(LanguageTask):
         return Template.of(self.tokenizer, TEXT, words, self.bos), words
 
     def draw(self, n: int, rng: np.random.Generator) -> Examples:
-        """Draw ``n`` prompts.
-
-        Raises:
-            BadInput: too few arguments or words are one token in this tokenizer.
-        """
+        """Draw ``n`` prompts; BadInput if too few arguments or words are one token in this tokenizer."""
         template, words = self._template
         fixed = {slot: drawn(rng, words[slot].values(), n)[0] for slot in ("name", *(f"w{k}" for k in range(7)))}
         defined, others = torch.stack(drawn(rng, words["d0"].values(), n, LEAST), dim=1).split([DEFINED, 3], dim=1)

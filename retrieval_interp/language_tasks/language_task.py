@@ -120,18 +120,28 @@ class TokenAnswers:
         """Return the text of every token."""
         return [[visible(self.tokenizer, token) for token in row] for row in examples.inputs.tolist()]
 
+    def right(self: Any, examples: Examples) -> list[list[str]]:
+        """Return the right token of every instance; of several, the first and the last."""
+        text = partial(visible, self.tokenizer)
+        ends = [[(one[0], one[-1]) for one in row] for row in _right(examples).tolist()]
+        return [[" to ".join(dict.fromkeys(map(text, one))) for one in row] for row in ends]
+
     def said(
         self: Any, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
     ) -> list[list[list[Answer]]]:
         """Return the three most likely answers of every instance; the right ones are the first of the targets."""
-        (role,), targets = self.output_roles, examples.targets
+        (role,) = self.output_roles
         chances = exact(at_end(outputs, examples, role)).softmax(dim=-1)
         shares, tokens = chances.topk(min(3, outputs.shape[-1]))
-        right = targets[:, :, :1] if targets.ndim > 1 else targets[:, None, None, None]
-        hits = (tokens[..., None] == right).any(dim=3)
+        hits = (tokens[..., None] == _right(examples)[:, :, None]).any(dim=3)
         rows = zip(tokens.tolist(), shares.tolist(), hits.tolist(), strict=True)
         text = partial(visible, self.tokenizer)
         return [[[*zip(map(text, one), p, hit, strict=True)] for one, p, hit in zip(*row, strict=True)] for row in rows]
+
+
+def _right(examples: Examples) -> Int[torch.Tensor, "batch instance choice"]:
+    targets: torch.Tensor = examples.targets
+    return targets[:, :, 0] if targets.ndim > 1 else targets[:, None, None]
 
 
 def exact(logits: torch.Tensor) -> torch.Tensor:

@@ -135,11 +135,7 @@ class MetricTask(TokenAnswers):
         return MEASURES
 
     def examples(self, n: int, seed: int) -> Examples:
-        """Return ``n`` prompts.
-
-        Raises:
-            BadInput: as for the task.
-        """
+        """Return ``n`` prompts; BadInput if as for the task."""
         return self.task.examples(n, seed)
 
     @property

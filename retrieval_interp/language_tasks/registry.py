@@ -14,11 +14,7 @@ LANGUAGE_TASKS: dict[str, type[LanguageTask]] = {task.name: task for task in (In
 
 
 def check_name(name: str) -> None:
-    """Check the name of a language task.
-
-    Raises:
-        BadInput: there is no such task.
-    """
+    """Check the name of a language task; BadInput if there is no such task."""
     if name not in LANGUAGE_TASKS:
         raise BadInput(f"unknown task {name!r}; expected one of {', '.join(LANGUAGE_TASKS)}")
 

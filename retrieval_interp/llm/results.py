@@ -26,11 +26,7 @@ LARGEST_LOG = 256 * 2**20  # most bytes read at once; the samples of a packed lo
 
 
 def logs_in(folder: Path) -> list[Path]:
-    """Return the paths of Inspect's logs in a folder.
-
-    Raises:
-        BadInput: there is no such folder.
-    """
+    """Return the paths of Inspect's logs in a folder; BadInput if there is no such folder."""
     if not folder.is_dir():
         raise BadInput(f"{folder}: no such folder (expected one with Inspect's logs)")
     return [path_of(info.name) for info in list_eval_logs(str(folder))]

@@ -35,11 +35,7 @@ class Formulation(ABC):
         self.check("n_chains", 2, self.most_chains)
 
     def check(self, field: str, least: int, most: int) -> None:
-        """Check that a size is in range.
-
-        Raises:
-            BadInput: the size is out of range.
-        """
+        """Check that a size is in range; BadInput if the size is out of range."""
         object.__setattr__(self, field, whole(f"{self.name}: {field}", getattr(self, field), least, most))
 
     @property
@@ -69,7 +65,9 @@ class Formulation(ABC):
                 if question.prompt not in seen:
                     break
             else:
-                raise BadInput(f"{self.name}: no more than {len(seen)} different questions of this size were found")
+                raise BadInput(
+                    f"{self.name}: of this size only {len(seen)} different questions exist; ask for so many or fewer"
+                )
             seen.add(question.prompt)
             yield question
 

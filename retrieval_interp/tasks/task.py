@@ -45,11 +45,7 @@ class TrainableTask(ABC):
     loss_name: str = "probability of a wrong answer"
 
     def check(self, name: str, least: int, most: int) -> None:
-        """Check that a field is in range.
-
-        Raises:
-            BadInput: the field is out of range.
-        """
+        """Check that a field is in range; BadInput if the field is out of range."""
         object.__setattr__(self, name, whole(name, getattr(self, name), least, most))
 
     @property

@@ -109,6 +109,11 @@ class VectorTask(TrainableTask):
         """Return a letter for every symbol: A, B, C, ... along the first chain, and on along the others."""
         return [[known[_bytes(symbol)] for symbol in row] for row, known in self._letters(examples)]
 
+    def right(self, examples: Examples) -> list[list[str]]:
+        """Return the letters of the symbols that every chain is asked for."""
+        rows = zip(self._letters(examples), self.in_chains(examples.targets, examples), strict=True)
+        return [[", ".join(known[_bytes(one)] for one in chain) for chain in row] for (_, known), row in rows]
+
     def said(self, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples) -> list[list[list[Answer]]]:
         """Return the nearest symbol for every answer of every chain, and how far the answer is from it."""
         answers, targets = (self.in_chains(one, examples) for one in (self.answers(outputs), examples.targets))

@@ -46,11 +46,7 @@ class Fact:
 
     @classmethod
     def of(cls, text: str) -> "Fact":
-        """Parse a fact such as ``f 2 -> 3``.
-
-        Raises:
-            BadInput: the text is not a fact.
-        """
+        """Parse a fact such as ``f 2 -> 3``; BadInput if the text is not a fact."""
         before, arrow, after = text.partition(ARROW)
         premises, conclusion = tuple(before.split()), after.split()
         if not arrow or not premises or len(conclusion) != 1 or len({*premises, *conclusion}) != 1 + len(premises):

@@ -81,11 +81,7 @@ def spread_figure(layout: Layout, order: Sequence[str], *, causal: bool) -> go.F
 
 
 def write_depth(rows: Sequence[Depth], folder: Path, command: str) -> Path:
-    """Write the table and the page, and return the path of the page.
-
-    Raises:
-        BadInput: the folder cannot be written.
-    """
+    """Write the table and the page, and return the path of the page; BadInput if the folder cannot be written."""
     drawn = int(min(MOST_DRAWN, max(row.hops for row in rows)))
     order = ["query", *(f"pair{k}.{which}" for k in range(1, drawn + 1) for which in ("first", "second"))]
     figures = {

@@ -28,7 +28,8 @@ def test_every_path_that_matters_directly_is_led_to_every_other_role_that_its_so
     assert found.targets[FETCH]["pair1.first"].loss.mean == pytest.approx(2.0, abs=1e-3)
     assert found.targets[FETCH]["pair1.first"].excess == 1.0
     assert found.as_good == ()
-    assert found.notes == ("Tried: other targets of paths, 1; none does as well.",)
+    assert found.note(1.9).endswith("1; none does as well.")
+    assert f"still low: {FETCH} (pair1.first: 2.0000)" in found.note(2.1)
 
 
 class WithATwin:
@@ -52,7 +53,7 @@ def test_a_path_that_could_as_well_lead_elsewhere_is_told_and_the_circuit_holds_
     report = validate(model, WithATwin(task), circuit, n_examples=128)
     assert report.decision == "holds"
     assert report.uniqueness.as_good == ((FETCH, "twin"),)
-    assert f"these may do as well: {FETCH} (twin)." in report.notes[-1]
+    assert f"these may do as well: {FETCH} (twin)" in report.notes[-1]
 
 
 def test_roles_that_hold_the_same_symbol_by_the_layout_are_one_target():

@@ -14,9 +14,10 @@ RELAYED = {"L0H0": JOIN, "L1H0": {"pair1.second": "pair2.second"}, "L2H0": {"que
 
 def test_an_answer_can_be_read_once_the_path_that_brings_it_was_followed(model, circuit):
     told = step_by_step(model, Told(), circuit, n_stories=2)
-    assert (told.other, told.unit) == ((0, 64 * 3), "logit")
+    assert (told.counted, told.unit) == ({"asked": 64 * 3, "row": 0, "other": 0}, "logit")
     for story in told.stories:
         assert story.words[0] == str(SYMBOLS)
+        assert "The right answer is" in story.steps[0][0].said
         for roles, (first, join, fetch, last) in zip(story.roles, story.steps, strict=True):
             place = {role: at for at, role in roles.items()}
             (arrow,) = fetch.arrows
@@ -36,7 +37,7 @@ def test_instances_that_are_not_asked_for_an_answer_are_not_told(model, circuit)
             return losses
 
     told = step_by_step(model, Half(), circuit, n_stories=1)
-    assert told.other == (0, 64 * 2)
+    assert told.counted["asked"] == 64 * 2
     (story,) = told.stories
     assert len(story.steps) == len(story.roles) == len(story.without[""]) == 2
     assert all(answer[0][2] for answer in story.without[""])
@@ -45,19 +46,16 @@ def test_instances_that_are_not_asked_for_an_answer_are_not_told(model, circuit)
 def test_where_the_model_goes_another_way_the_story_says_who_had_written_what_it_fetches():
     task = ChainTask(2)
     model = compile_circuit(Circuit(RELAYED), task)
-    assert step_by_step(model, task, Circuit(RELAYED)).other == (0, 64 * 3)
+    assert step_by_step(model, task, Circuit(RELAYED)).counted == {"asked": 64 * 3, "row": 0, "other": 0}
     told = step_by_step(model, task, Circuit({**RELAYED, "L2H0": {"query": "pair2.second"}}))
-    assert told.other == (64 * 3, 64 * 3)
+    assert told.counted == {"asked": 64 * 3, "row": 0, "other": 64 * 3}
     for story in told.stories:
         for roles, steps in zip(story.roles, story.steps, strict=True):
             place = {role: at for at, role in roles.items()}
             look, relay = steps[-2].arrows
             assert (look.source, look.target, look.kind) == (place["query"], place["pair1.second"], "other")
-            assert (str(relay.head), relay.source, relay.target) == (
-                "L1H0",
-                place["pair1.second"],
-                place["pair2.second"],
-            )
+            ends = [place["pair1.second"], place["pair2.second"]]
+            assert [str(relay.head), relay.source, relay.target] == ["L1H0", *ends]
 
 
 @pytest.mark.slow
