@@ -109,10 +109,8 @@ def ablating(
 
 
 def _check_run(pattern: Float[Tensor, "batch head query key"], roles: Roles) -> None:
-    """Check that an ablated model is run on whole sequences of the batch that the roles belong to.
-
-    Raises:
-        BadInput: it is not.
+    """Check that an ablated model is run on whole sequences of the batch that the roles belong to; BadInput if it is
+    not.
     """
     n, _, queries, keys = pattern.shape
     if queries != keys:

@@ -71,10 +71,8 @@ class Averages:
         return {head: FixedPattern(means[head.layer, head.index], "mean") for head in heads}
 
     def output(self, head: Head, roles: Roles, n_positions: int) -> Float[Tensor, "#batch pos d_head"]:
-        """Return a head's average output z at every position of some examples.
-
-        Raises:
-            BadInput: the examples have another length, or a layout that is in no average.
+        """Return a head's average output z at every position of some examples; BadInput if the examples have another
+        length, or a layout that is in no average.
         """
         if self.outputs.shape[2] != n_positions:
             raise BadInput(f"averages over {self.outputs.shape[2]} positions; the examples have {n_positions}")

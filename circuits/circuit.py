@@ -277,10 +277,8 @@ def role_paths(circuit: Circuit) -> tuple[AttentionPath, ...]:
 
 
 def check_all(circuits: Iterable[Circuit], roles: Roles | Sequence[str], n_layers: int, n_heads: int) -> None:
-    """Check that circuits fit a model and its examples; a head that is the same in many circuits is checked once.
-
-    Raises:
-        BadInput: as ``Circuit.check``.
+    """Check that circuits fit a model and its examples; a head that is the same in many circuits is checked once;
+    BadInput if as ``Circuit.check``.
     """
     fitting: set[tuple[Head, Mechanism]] = set()
     for circuit in circuits:

@@ -57,10 +57,8 @@ def examples_of(task: Task, n: int, seed: int, device: torch.device | str = "cpu
 
 
 def stream_seed(seed: int, stream: str) -> int:
-    """Return a seed derived from another seed and a name; its random numbers are independent of the other seed's.
-
-    Raises:
-        BadInput: the seed is not a whole number, or is out of range.
+    """Return a seed derived from another seed and a name; its random numbers are independent of the other seed's;
+    BadInput if the seed is not a whole number, or is out of range.
     """
     seed = whole("the seed", seed, 0, 2**63 - 1)
     return int(hashlib.sha256(f"{seed}, {stream}".encode()).hexdigest()[:8], 16)

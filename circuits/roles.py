@@ -136,10 +136,8 @@ class Roles:
         return ((int(kind), values[self.layout == kind]) for kind in self.layout.unique())
 
     def layouts(self, what: str) -> Int[torch.Tensor, " batch"]:
-        """Return the layout of every example; ``what`` says which averages are taken within it, for the message.
-
-        Raises:
-            BadInput: the examples have different lengths and no layout.
+        """Return the layout of every example; ``what`` says which averages are taken within it, for the message;
+        BadInput if the examples have different lengths and no layout.
         """
         if self.layout is not None:
             return self.layout
@@ -311,10 +309,8 @@ class Roles:
 
 
 def check_name(what: str, name: object) -> None:
-    """Check the name of a role or a group; ``what`` says which of them, for the message.
-
-    Raises:
-        BadInput: it is a word of the circuit language (``WORDS``), begins with ``position``, or is not printable text.
+    """Check the name of a role or a group; ``what`` says which of them, for the message; BadInput if it is a word of
+    the circuit language (``WORDS``), begins with ``position``, or is not printable text.
     """
     if not isinstance(name, str) or not name.isprintable() or name != name.strip() or not name:
         raise BadInput(f"a {what} is called {name!r:.60}; expected printable text")

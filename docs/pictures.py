@@ -5,8 +5,8 @@ steps.png     one example of transformer A, step by step
 report.png    the report of transformer A, on all examples: the headline, one example, the diagram
 explorer.png  the explorer of transformer A in JupyterLab, after a click on *minimal?*
 
-``pictures.json`` has the hash of each picture and of what it shows: the transformer, its circuit, and the templates of
-the page. A test compares them with what is there.
+``pictures.json`` has the hash of each picture and of what it shows: the transformer, its circuit, and the code and
+templates of the page. A test compares them with what is there.
 """
 
 import json
@@ -23,13 +23,20 @@ from tests.jupyter import jupyter_server, notebook
 
 HERE = Path(__file__).parent
 LISTED = HERE / "pictures.json"
-STEPS = ("base.css", "steps.jinja", "steps.js")
+STEPS = (
+    "templates/base.css",
+    "templates/steps.jinja",
+    "templates/steps.js",
+    "report/step_by_step.py",
+    "report/looks.py",
+)
+DIAGRAM = ("templates/diagram.svg.jinja", "figures/diagram.py")
 DATA = HERE.parent / "data"
 TEMPLATES = {
     "smollm2.png": STEPS,
     "steps.png": STEPS,
-    "report.png": (*STEPS, "report.html.jinja", "diagram.svg.jinja"),
-    "explorer.png": ("losses.html.jinja", "heat.html.jinja", "diagram.svg.jinja"),
+    "report.png": (*STEPS, *DIAGRAM, "templates/report.html.jinja", "report/strip.py"),
+    "explorer.png": (*DIAGRAM, "templates/losses.html.jinja", "templates/heat.html.jinja", "explorer/explorer.py"),
 }
 CELL = """from retrieval_interp import load
 from circuits import explore
@@ -42,7 +49,7 @@ def hashes(name: str) -> dict[str, str]:
     """The hash of a picture, and of what it shows."""
     own = [DATA / "transformer_a" / file for file in ("model.safetensors", "circuit.yaml")]
     own = [DATA / "smollm2/ioi/circuit.yaml"] if name == "smollm2.png" else own
-    shown = [HERE.parent / "circuits/templates" / one for one in TEMPLATES[name]]
+    shown = [HERE.parent / "circuits" / one for one in TEMPLATES[name]]
     parts = [file.read_bytes() for file in (*own, *shown)]
     return {"picture": sha256((HERE / name).read_bytes()).hexdigest(), "shows": sha256(b"".join(parts)).hexdigest()}
 

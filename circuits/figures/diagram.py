@@ -31,7 +31,7 @@ FAINT = "#767676"  # readable on white and on black
 ROW, COLUMN, BOX, MARGIN, BESIDE = 44.0, 84.0, 126.0, 26.0, 330.0  # sizes, in pixels
 LETTER, UNKNOWN = 7.0, 0.25  # the width of a letter; that of an arrow whose attention is not known
 THIN, WIDE = 1.2, 6.0  # widths of arrows of attention 0 and 1
-TIP, FINGER = 14.0, 24.0  # the length of an arrow's tip; the width of what is pressed
+TIP, FINGER = 14.0, 29.0  # the length of an arrow's tip; the width of what is pressed
 SMALLEST = 0.85  # the smallest scale at which the text is readable; a drawing that is still too wide scrolls
 STRONGEST = 2  # senders that are named for one input of a head
 PRESS = {True: "; press to change it", False: ""}
@@ -47,7 +47,8 @@ class Diagram:
 
     def _repr_html_(self) -> str:
         caption = f"<figcaption>{escape(self.caption)}</figcaption>"
-        return f'<figure class="circuit-diagram" style="margin: 0; overflow-x: auto">{self.svg}{caption}</figure>'
+        style = "margin: 0; overflow-x: auto"
+        return f'<figure class="circuit-diagram" tabindex="0" style="{style}">{self.svg}{caption}</figure>'
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,8 @@ def figure_element(figure: go.Figure, name: str) -> Markup:
         "full_html": False,
     }
     drawn = figure.to_html(PLOTLY_CONFIG, auto_play=False, include_plotlyjs=False, **given)
-    return Markup(f'<div class="scroll" tabindex="0">{drawn}</div>')  # on a narrow screen it scrolls
+    said = escape(f"plot: {figure.layout.title.text or name}")
+    return Markup(f'<div class="scroll" tabindex="0" role="group" aria-label="{said}">{drawn}</div>')  # it may scroll
 
 
 @cache

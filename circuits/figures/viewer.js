@@ -51,7 +51,33 @@ function showAttention(el, panels) {
     delete view.box.dataset.drawn;
     const update = (done) => view.updater.enqueueForceUpdate(view, done);
     // Charts are drawn after an update, before the next one begins.
-    update(() => update(() => steps[slider.value] === step && (view.box.dataset.drawn = step)));
+    update(() => update(() => {
+      reach(view.box);
+      if (steps[slider.value] === step) view.box.dataset.drawn = step;
+    }));
+  };
+  // The heads by keyboard and for screen readers, and the zoomed one beside the selector, where there is room.
+  const reach = (box) => {
+    const all = box.firstElementChild;
+    all.style.cssText += "; display: grid; column-gap: 2em; grid-template-columns: repeat(auto-fit, minmax(min(100%, 22em), 1fr))";
+    for (const part of all.children) if (!part.querySelector("canvas")) part.style.gridColumn = "1 / -1";
+    const selector = [...all.children].find((part) => part.querySelector("h4"));
+    Object.assign(selector.style, { flexWrap: "wrap", alignContent: "start" });
+    for (const column of selector.children) column.style.cssText += "; flex: 0 0 7em; max-width: 7em";
+    for (const name of all.querySelectorAll("h4, h2")) {
+      const head = name.parentElement, canvas = head.querySelector("canvas");
+      canvas?.setAttribute("role", "img");
+      canvas?.setAttribute("aria-label", `attention of ${name.textContent}`);
+      if (name.tagName === "H2") continue;
+      head.tabIndex = 0;
+      head.setAttribute("role", "button");
+      head.setAttribute("aria-label", `lock ${name.textContent}`);
+      head.onkeydown = (event) => {
+        if (event.key !== "Enter" && event.key !== " ") return;
+        event.preventDefault();
+        head.click();
+      };
+    }
   };
   const drawAll = () => {
     label.textContent = steps[slider.value];

@@ -95,10 +95,8 @@ class FixedPattern(Mechanism):
 
 
 def check_layouts(what: str, layouts: torch.Tensor, known: torch.Tensor) -> None:
-    """Check that examples are of layouts over which something was averaged.
-
-    Raises:
-        BadInput: one of them is of another layout; the message begins with ``what``.
+    """Check that examples are of layouts over which something was averaged; BadInput if one of them is of another
+    layout; the message begins with ``what``.
     """
     for kind in layouts.unique().tolist():
         if kind >= len(known) or not known[kind]:

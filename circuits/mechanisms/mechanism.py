@@ -144,10 +144,8 @@ def in_numpy(weights: torch.Tensor | np.ndarray) -> np.ndarray:
 
 
 def check_weights(what: str, weights: Shaped[np.ndarray, "*batch query key"]) -> None:
-    """Check attention weights: each row sums to 1 or less.
-
-    Raises:
-        BadInput: the weights are not attention weights; the message begins with ``what``.
+    """Check attention weights: each row sums to 1 or less; BadInput if the weights are not attention weights; the
+    message begins with ``what``.
     """
     if not np.isfinite(weights).all() or (weights < 0).any():
         raise BadInput(f"{what} has an entry that is not a weight; expected finite numbers of 0 or more")
@@ -156,10 +154,8 @@ def check_weights(what: str, weights: Shaped[np.ndarray, "*batch query key"]) ->
 
 
 def check_mask(what: str, weights: Shaped[np.ndarray, "*batch query key"], roles: Roles) -> None:
-    """Check that no query attends to a later key, if there is a causal mask, or out of its window, if there is one.
-
-    Raises:
-        BadInput: a query attends to such a key; the message begins with ``what``.
+    """Check that no query attends to a later key, if there is a causal mask, or out of its window, if there is one;
+    BadInput if a query attends to such a key; the message begins with ``what``.
     """
     if roles.causal and np.triu(weights, 1).any():
         raise BadInput(f"{what} is against the causal mask: a query attends to a later key")

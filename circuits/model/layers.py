@@ -132,10 +132,8 @@ def check_edits(model: Transformer) -> None:
 
 @torch.no_grad()
 def _check(opened: Layers) -> None:
-    """Check that the layers, one after the other, give the model's outputs.
-
-    Raises:
-        BadInput: they do not, or cannot be run.
+    """Check that the layers, one after the other, give the model's outputs; BadInput if they do not, or cannot be
+    run.
     """
     model, outputs = opened.model, run(opened.model, opened.examples)
     try:

@@ -94,10 +94,8 @@ def check_inputs(model: Transformer, examples: Examples) -> None:
 
 
 def _check_padding(model: Transformer, tokens: Int[torch.Tensor, "batch pos"]) -> None:
-    """Check that no example begins with padding, which a HookedTransformer masks by itself where nothing is declared.
-
-    Raises:
-        BadInput: one does.
+    """Check that no example begins with padding, which a HookedTransformer masks by itself where nothing is declared;
+    BadInput if one does.
     """
     if getattr(model.tokenizer, "padding_side", "right") != "left" or model.tokenizer.pad_token_id is None:
         return

@@ -31,6 +31,7 @@ from circuits.utils.files import read_text, to_path, write_together
 from circuits.utils.lazy import pandas as pd
 from circuits.utils.lazy import plotly
 
+NOTHING = "says nothing"
 STATEMENTS = ("solves", "agrees", "faithful", "complete", "carries", "minimal")  # a circuit holds if all of them hold
 
 
@@ -186,6 +187,11 @@ class Report(Result):
             return self.statements
         letter = Statement(name="Appendix E to the letter", decision=paper.decision, verdicts=paper.verdicts)
         return (*self.statements, letter)
+
+    def outcome(self, statement: Statement) -> str:
+        """Return a decision in words: where all heads are named, there is none to ablate, and nothing is said."""
+        empty = statement.name in ("faithful", "complete") and not self.faithfulness.random_heads
+        return NOTHING if empty else statement.decision
 
     @property
     def notes(self) -> tuple[str, ...]:

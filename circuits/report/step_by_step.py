@@ -178,6 +178,10 @@ def said(task: Task, outputs: Tensor, examples: Examples) -> Said:
     return rounded(task.said(outputs, examples))
 
 
+def _top(answers: Sequence[Answer]) -> tuple[str | bool, ...]:
+    return (answers[0][0], *(hit for *_, hit in answers)) if answers else ()
+
+
 def rounded(told: Said) -> Said:
     """Return answers with two digits."""
     return [[[(text, float(f"{number:.2g}"), hit) for text, number, hit in one] for one in each] for each in told]
@@ -279,7 +283,12 @@ class Telling:
                     seen = f"{writer.head}, which looks from there at {place(writer.target)}: {writer.attention:.2f}"
                     told[head.layer].append((f"What it fetches there was written by {seen}.", writer))
         yield Step(layer=None, said=first, arrows=(), reads=(*self.lens[0][n][i],))
-        for layer, looks in told.items():
-            line, arrows = f"Layer {layer}: {' '.join(line for line, _ in looks)}", tuple(look for _, look in looks)
-            yield Step(layer=layer, said=line, arrows=arrows, reads=(*self.lens[layer + 1][n][i],))
+        for layer in range(self.model.cfg.n_layers):  # those with arrows, and those after which another answer is read
+            looks, reads, before = told.get(layer, []), self.lens[layer + 1][n][i], self.lens[layer][n][i]
+            if looks or _top(reads) != _top(before):
+                line = (
+                    " ".join(line for line, _ in looks) or "no head of the circuit looks, and another answer is read."
+                )
+                arrows = tuple(look for _, look in looks)
+                yield Step(layer=layer, said=f"Layer {layer}: {line}", arrows=arrows, reads=(*reads,))
         yield Step(layer=None, said=last, arrows=(), reads=(*self.lens[-1][n][i],))

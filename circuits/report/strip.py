@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from circuits.report.report import Report
+from circuits.report.report import NOTHING, Report
 
 MARKS = {"holds": "✓", "fails": "✗", "undecided": "?", "empty": "–", "partly": "◐", "number": ""}
 
@@ -26,8 +26,8 @@ def strip(report: Report) -> tuple[Fact, ...]:
     whole = {"undecided": "undecided whether the circuit holds"}.get(report.decision, f"the circuit {report.decision}")
     facts = [Fact(report.decision, whole + by_letter, "statements")]
     for one in report.all_statements:
-        empty = one.name in ("faithful", "complete") and not report.faithfulness.random_heads
-        said = f"{one.name} says nothing (all heads are named)" if empty else one.name
+        empty = report.outcome(one) == NOTHING
+        said = f"{one.name} {NOTHING} (all heads are named)" if empty else one.name
         facts.append(Fact("empty" if empty else one.decision, said, one.name.replace(" ", "-")))
     if (flow := report.carries.flow) and flow.known_in:
         name, share = min(flow.known_in.items(), key=lambda item: item[1])
@@ -36,7 +36,7 @@ def strip(report: Report) -> tuple[Fact, ...]:
         facts.append(Fact("holds" if share == 1 else "partly", said, "flow"))
     own, limit = report.scale.own.mean, report.scale.own.mean + report.threshold * report.scale.width
     said = f"loss {report.combined.loss.mean:.4f} with the circuit in place of the heads, {own:.4f} the model's own, "
-    said += f"{report.scale.none.mean:.4f} with all heads idle, on {report.combined.loss.n_examples} fresh examples "
-    said += f"(seed {report.seed}); low is below {limit:.4f} (threshold {report.threshold:g})"
+    said += f"{report.scale.none.mean:.4f} with all heads idle, which guesses, on {report.combined.loss.n_examples} "
+    said += f"fresh examples (seed {report.seed}); low is below {limit:.4f} (threshold {report.threshold:g})"
     facts.append(Fact("number", said, "losses-table"))
     return tuple(facts)

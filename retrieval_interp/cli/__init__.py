@@ -18,13 +18,14 @@ UsageError: Any = typer.BadParameter.__base__
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 for ungrouped in (circuits, view, train):
     app.add_typer(ungrouped.app)
-for group, grouped, said in (
-    ("models", models, "List the presets; export and share trained models."),
-    ("study", study, "Train many models, and follow attention through training."),
-    ("theory", theory, "Compute by information flow how many layers a task takes."),
-    ("llm", llm, "Write the paper's prompts, and test language models on them."),
+for group, grouped, said, example in (
+    ("models", models, "List the presets; export and share trained models.", "presets"),
+    ("study", study, "Train many models, and follow attention through training.", "emergence transformer_d"),
+    ("theory", theory, "Compute by information flow how many layers a task takes.", "depth"),
+    ("llm", llm, "Write the paper's prompts, and test language models on them.", "prompts equations --steps 5"),
 ):
-    app.add_typer(grouped.app, name=group, help=said, rich_help_panel="Groups")
+    epilog = f"Example: retrieval-interp {group} {example}"
+    app.add_typer(grouped.app, name=group, help=said, epilog=epilog, rich_help_panel="Groups")
 
 
 def shown(asked: bool) -> None:

@@ -20,11 +20,11 @@ def print_report(report: "Report", verbose: bool = False) -> None:
 
     console = Console()
     for statement in report.all_statements:
-        console.print(Text.assemble(f"{statement.name}: ", (statement.decision, COLOURS[statement.decision])))
+        outcome = report.outcome(statement)
+        console.print(Text.assemble(f"{statement.name}: ", (outcome, COLOURS.get(outcome, ""))))
         for verdict in statement.verdicts:
-            said = Text.assemble(
-                f"{verdict.name} ", (verdict.decision, COLOURS[verdict.decision]), f": {verdict.sentence}"
-            )
+            word = verdict.decision if outcome == statement.decision else outcome
+            said = Text.assemble(f"{verdict.name} ", (word, COLOURS.get(word, "")), f": {verdict.sentence}")
             console.print(Padding(said, (0, 0, 0, 4)))
     for note in report.notes:
         console.print(Text(note))

@@ -23,13 +23,13 @@ def test_the_report_shows_verdict_diagram_tables_and_a_working_viewer_offline(mo
         assert page.locator("#paths-table tr").count() == 1 + len(report.parts)
         assert page.locator("#heads-table tr").count() == 1 + 2
         assert page.locator(".circuit-diagram polygon").count() >= len(circuit.paths)
-        assert page.locator("#losses .scatterlayer .trace").count() == 3
+        assert page.locator("#losses .scatterlayer .trace").count() == 5
         assert_inked(page, "#attention-viewer-0")
         assert "L1H0" in page.locator("#attention-viewer-0").inner_text()
         assert page.locator("#contents a").count() == page.locator("main > h2").count()
         page.emulate_media(color_scheme="dark")
-        assert complaints + barriers(page) == []
         page.set_viewport_size({"width": 390, "height": 800})
+        assert complaints + barriers(page) == []
         assert page.evaluate("document.documentElement.scrollWidth") == 390  # what is wider scrolls by itself
 
 
