@@ -1,12 +1,14 @@
-"""Which method finds the heads of IOI and induction in SmolLM2? ``studies/smollm2/peers.py [TASK ...]``.
+"""Which method finds the heads of IOI and induction in SmolLM2? ``peers.py [--prompts FILE] [TASK ...]``.
 
 Every method gives each of 270 heads a score, from the same prompts. The k heads with the largest scores then stay, all
 others are replaced, and the logit difference is measured on other prompts, in two ways: the others write what they
 write on the counterfactual prompt (as MIB patches), or they attend as on average (as ``discover`` replaces).
 Faithfulness is (d(k) - d(none)) / (d(model) - d(none)); CPR is the area under it, CMD that between it and 1, over k as
-a share of all heads. ``peers.csv`` has the curves; ``scores/`` the scores as MIB reads them. README.md has the rule.
+a share of all heads. ``peers.csv`` has the curves; ``scores/`` the scores as MIB reads them, and those that CircuitKit
+gave (``circuitkit_scores.py``; ``--prompts`` writes what it reads). README.md has the rule.
 """
 
+import json
 import random
 import resource
 import sys
@@ -33,6 +35,7 @@ from retrieval_interp.models.machine import on_machine
 
 SEED, TESTED = 301, (302, 303, 304)  # of the prompts of the scores, and of those of the curves
 N = 64  # prompts of either seed
+TASKS = ("ioi", "induction")
 KEPT = (0, 1, 3, 5, 8, 14, 20, 27, 40, 54, 81, 108, 135, 189, 270)
 HERE = Path(__file__).parent
 
@@ -114,6 +117,22 @@ def scored(model, name):
         (HERE / "scores").mkdir(exist_ok=True)
         write_scores(HERE / "scores" / f"{name}_{method.split(' (')[0].replace(' ', '_')}.json", scores, model.cfg)
         yield method, scores, {"seconds": took, "more memory, GiB": (memory - before) / 2**20}
+    for path in sorted((HERE / "scores").glob(f"{name}_CircuitKit_*.json")):
+        document = json.loads(path.read_text())
+        scores = {head: document["nodes"][f"a{head.layer}.h{head.index}"]["score"] for head in heads_of(model)}
+        yield path.stem.removeprefix(f"{name}_").replace("_", " "), scores, {"seconds": document["seconds"]}
+
+
+def write_prompts(model, path):
+    """Write the prompts of the scores as tokens, with the position and the tokens of the answers."""
+    written = {}
+    for name in TASKS:
+        examples = language_task(name, model.tokenizer).examples(N, SEED)
+        end = examples.roles["end"][:, -1]  # of several instances, the last
+        own = {"clean": examples.inputs, "corrupted": examples.counterfactual, "end": end}
+        own["answers"] = examples.targets[:, -1, :, 0]
+        written[name] = {what: one.tolist() for what, one in own.items()}
+    Path(path).write_text(json.dumps(written))
 
 
 def curves(model, name):
@@ -154,7 +173,10 @@ if __name__ == "__main__":
     with on_machine():
         model = load("smollm2").model
     path = HERE / "peers.csv"
-    for name in sys.argv[1:] or ("ioi", "induction"):
+    if sys.argv[1:2] == ["--prompts"]:
+        write_prompts(model, sys.argv[2])
+        raise SystemExit
+    for name in sys.argv[1:] or TASKS:
         new = pd.DataFrame(curves(model, name))
         old = pd.read_csv(path) if path.exists() else new[:0]
         pd.concat([old[old["task"] != name], new]).to_csv(path, index=False, float_format="%.4f")
