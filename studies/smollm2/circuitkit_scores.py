@@ -88,5 +88,6 @@ if __name__ == "__main__":
             scores = method(model, graph)
             document = {"seconds": round(time.monotonic() - start, 1), "nodes": heads(scores)}
             path = HERE / "scores" / f"{task}_CircuitKit_{name.replace(' ', '_')}.json"
+            path.parent.mkdir(exist_ok=True)
             path.write_text(json.dumps(document) + "\n")
             print(task, name, document["seconds"], flush=True)

@@ -37,7 +37,7 @@ SEED, TESTED = 301, (302, 303, 304)  # of the prompts of the scores, and of thos
 N = 64  # prompts of either seed
 TASKS = ("ioi", "induction")
 KEPT = (0, 1, 3, 5, 8, 14, 20, 27, 40, 54, 81, 108, 135, 189, 270)
-HERE = Path(__file__).parent
+HERE, NAMED = Path(__file__).parent, ["task", "method", "replaced", "seed"]
 
 
 def heads_of(model):
@@ -99,28 +99,33 @@ def chance(model, task, examples, means):
 
 METHODS = {
     "output ablation": output_ablation,
-    "attribution patching (EAP, nodes)": attribution(1),
-    "EAP-IG, nodes": attribution(5),
-    "gates (discover)": gates,
+    "attribution patching": attribution(1),
+    "EAP-IG nodes": attribution(5),
+    "gates": gates,
     "random": chance,
 }
 
 
 def scored(model, name):
-    """Yield every method with its scores, and what it took."""
+    """Yield every method with its scores, and what it took; what ``scores/`` has is not made again."""
+    (HERE / "scores").mkdir(exist_ok=True)
     task = MetricTask.of(model, language_task(name, model.tokenizer), Metric.logit_difference, seed=SEED)
-    means, examples = averages(model, task, SEED, 256), task.examples(N, SEED)
     for method, score in METHODS.items():
+        path = HERE / "scores" / f"{name}_{method.replace(' ', '_')}.json"
+        if path.exists():
+            continue
+        means, examples = averages(model, task, SEED, 256), task.examples(N, SEED)
         before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.monotonic()
         scores = score(model, task, examples, means)
         took, memory = time.monotonic() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        (HERE / "scores").mkdir(exist_ok=True)
-        write_scores(HERE / "scores" / f"{name}_{method.split(' (')[0].replace(' ', '_')}.json", scores, model.cfg)
-        yield method, scores, {"seconds": took, "more memory, GiB": (memory - before) / 2**20}
-    for path in sorted((HERE / "scores").glob(f"{name}_CircuitKit_*.json")):
+        write_scores(path, scores, model.cfg)
+        took = {"seconds": round(took, 1), "more memory, GiB": round((memory - before) / 2**20, 2)}
+        path.write_text(json.dumps(json.loads(path.read_text()) | took) + "\n")
+    for path in sorted((HERE / "scores").glob(f"{name}_*.json")):
         document = json.loads(path.read_text())
         scores = {head: document["nodes"][f"a{head.layer}.h{head.index}"]["score"] for head in heads_of(model)}
-        yield path.stem.removeprefix(f"{name}_").replace("_", " "), scores, {"seconds": document["seconds"]}
+        took = {what: document.get(what) for what in ("seconds", "more memory, GiB")}
+        yield path.stem.removeprefix(f"{name}_").replace("_", " "), scores, took
 
 
 def write_prompts(model, path):
@@ -135,8 +140,8 @@ def write_prompts(model, path):
     Path(path).write_text(json.dumps(written))
 
 
-def curves(model, name):
-    """Yield a row for each method, way of replacing, seed, and number of heads that stay."""
+def curves(model, name, known):
+    """Yield, for each method, way of replacing and seed that is not known, a row for each number of heads that stay."""
     found = [*scored(model, name)]
     for seed in TESTED:
         task = MetricTask.of(model, language_task(name, model.tokenizer), Metric.logit_difference, seed=seed)
@@ -145,18 +150,24 @@ def curves(model, name):
         (own,) = test.measure([Circuit()], N)
         for way, replaced in (("resample", dict.fromkeys(heads_of(model), Resample())), ("pattern", means.patterns)):
             for method, scores, took in found:
+                named = {"task": name, "method": method, "replaced": way, "seed": seed}
+                if tuple(named.values()) in known:
+                    continue
                 order = sorted(scores, key=lambda head: -abs(scores[head]))
                 stay = [Circuit({head: replaced[head] for head in order[k:]}) for k in KEPT]
                 seen = [loss.measures["logit difference"] for loss in test.measure(stay, N)]
                 none, whole = seen[0], own.measures["logit difference"]
-                for k, now in zip(KEPT, seen, strict=True):
-                    share = (now - none) / (whole - none)
-                    yield {"task": name, "method": method, "replaced": way, "seed": seed, "heads": k} | {
+                print(name, seed, way, method, np.round(seen, 2).tolist(), flush=True)
+                yield [
+                    {
+                        **named,
+                        "heads": k,
                         "logit difference": now,
-                        "faithfulness": share,
+                        "faithfulness": (now - none) / (whole - none),
                         **took,
                     }
-                print(name, seed, way, method, np.round(seen, 2).tolist(), flush=True)
+                    for k, now in zip(KEPT, seen, strict=True)
+                ]
 
 
 def areas(table):
@@ -176,8 +187,9 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--prompts"]:
         write_prompts(model, sys.argv[2])
         raise SystemExit
+    table = pd.read_csv(path) if path.exists() else pd.DataFrame(columns=NAMED)
     for name in sys.argv[1:] or TASKS:
-        new = pd.DataFrame(curves(model, name))
-        old = pd.read_csv(path) if path.exists() else new[:0]
-        pd.concat([old[old["task"] != name], new]).to_csv(path, index=False, float_format="%.4f")
-    print(areas(pd.read_csv(path)).round(3).to_string())
+        for rows in curves(model, name, {*table[NAMED].itertuples(index=False, name=None)}):
+            table = pd.concat([table, pd.DataFrame(rows)]) if len(table) else pd.DataFrame(rows)
+            table.to_csv(path, index=False, float_format="%.4f")
+    print(areas(table).round(3).to_string())
