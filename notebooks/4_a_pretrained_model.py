@@ -22,7 +22,7 @@ print(*strip(report), sep="\n")
 # ## What was found
 #
 # The circuit names all 270 heads. Those that *look* stay intact, or have paths between the roles of a prompt. All others attend as they
-# do on average within a wording, so they cannot tell which name stands where. What does each of those that look cost, if it gets its
+# do on average within a wording, so positions alone do not tell them which name stands where. What does each of those that look cost, if it gets its
 # average pattern, too? The loss is the KL divergence from the model's own answers, in nats. What costs most comes first.
 
 # %%
@@ -43,8 +43,12 @@ print(*report.notes, sep="\n")
 # The verdict is that of the report: the circuit accounts for the outputs, and more than that was not shown. What it *fails* is named.
 
 # %%
-for verdict in report.verdicts:
-    print(verdict.decision, verdict.name, "-", verdict.sentence)
+for statement in report.statements:
+    print(
+        f"{statement.name}: {report.outcome(statement)}",
+        *(verdict.sentence for verdict in statement.verdicts),
+        sep="\n    ",
+    )
 
 # %% [markdown]
 # ## With the model
@@ -73,7 +77,7 @@ from circuits import step_by_step
 step_by_step(model, task, report.circuit, seed=5) if model else None
 
 # %% [markdown]
-# Is it this circuit, or would any 30 heads do? The 30 heads get the average patterns too, and as many random heads stay intact instead.
+# Is it this circuit, or would any 30 heads do? The 30 heads get the average patterns too, and one draw of as many random heads stays intact instead.
 
 # %%
 import random

@@ -245,6 +245,11 @@ class Telling:
         return written_by(self.model, self.task, self.examples, self.looks)
 
     @cached_property
+    def right(self) -> list[list[str]]:
+        """The right answer of every instance; empty if the task is not ``Told``."""
+        return self.task.right(self.examples) if isinstance(self.task, Told) else []
+
+    @cached_property
     @torch.no_grad()
     def lens(self) -> list[Said]:
         """What the residual stream says that enters layer 0, and that after every layer."""
@@ -266,11 +271,7 @@ class Telling:
             others = (f"{one[at]} of {texts[end]}" for one, end in zip(places, ends, strict=True) if at in one)
             return f"\u201c{texts[at].strip(SPACE)}\u201d ({places[i].get(at) or next(others, f'position {at}')})"
 
-        right = (
-            f" The right answer is {self.task.right(self.examples)[n][i].strip(SPACE)}."
-            if isinstance(self.task, Told)
-            else ""
-        )
+        right = f" The right answer is {self.right[n][i].strip(SPACE)}." if self.right else ""
         first, last = f"The answer is read at {place(ends[i])}.{right}", "This is the model's answer."
         told: dict[int, list[tuple[str, Arrow]]] = {}
         for (head, role), (to, share, kind) in self.looks.items():

@@ -36,7 +36,7 @@ def strip(report: Report) -> tuple[Fact, ...]:
         facts.append(Fact("holds" if share == 1 else "partly", said, "flow"))
     own, limit = report.scale.own.mean, report.scale.own.mean + report.threshold * report.scale.width
     said = f"loss {report.combined.loss.mean:.4f} with the circuit in place of the heads, {own:.4f} the model's own, "
-    said += f"{report.scale.none.mean:.4f} with all heads idle, which guesses, on {report.combined.loss.n_examples} "
+    said += f"{report.scale.none.mean:.4f} with all heads idle, on {report.combined.loss.n_examples} "
     said += f"fresh examples (seed {report.seed}); low is below {limit:.4f} (threshold {report.threshold:g})"
     facts.append(Fact("number", said, "losses-table"))
     return tuple(facts)

@@ -121,10 +121,12 @@ class TokenAnswers:
         return [[visible(self.tokenizer, token) for token in row] for row in examples.inputs.tolist()]
 
     def right(self: Any, examples: Examples) -> list[list[str]]:
-        """Return the right token of every instance; of several, the first and the last."""
+        """Return the right token of every instance; of many, three and the number of the others."""
         text = partial(visible, self.tokenizer)
-        ends = [[(one[0], one[-1]) for one in row] for row in _right(examples).tolist()]
-        return [[" to ".join(dict.fromkeys(map(text, one))) for one in row] for row in ends]
+        return [
+            [_listed([text(token) for token in one if token != NONE]) for one in row]
+            for row in _right(examples).tolist()
+        ]
 
     def said(
         self: Any, outputs: Float[torch.Tensor, "batch pos d_out"], examples: Examples
@@ -137,6 +139,10 @@ class TokenAnswers:
         rows = zip(tokens.tolist(), shares.tolist(), hits.tolist(), strict=True)
         text = partial(visible, self.tokenizer)
         return [[[*zip(map(text, one), p, hit, strict=True)] for one, p, hit in zip(*row, strict=True)] for row in rows]
+
+
+def _listed(words: list[str]) -> str:
+    return ", ".join(words[:3]) + (f" or one of {len(words) - 3} others" if len(words) > 3 else "")
 
 
 def _right(examples: Examples) -> Int[torch.Tensor, "batch instance choice"]:

@@ -66,7 +66,7 @@ class Formulation(ABC):
                     break
             else:
                 raise BadInput(
-                    f"{self.name}: of this size only {len(seen)} different questions exist; ask for so many or fewer"
+                    f"{self.name}: of this size only {len(seen)} different questions were found; ask for no more"
                 )
             seen.add(question.prompt)
             yield question

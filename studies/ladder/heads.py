@@ -1,12 +1,10 @@
 """Which heads of SmolLM2 do the highest rung that it does, and where do they look on the first that it does not?
 
-``studies/ladder/heads.py [--discover]``. Done is a list of names that is repeated; not done is a fact that is begun
+``python -m studies.ladder.heads``. Done is a list of names that is repeated; not done is a fact that is begun
 again (two facts, one step). ``heads.csv`` has the attention of every head from the end to where the answer stands;
-``ablated.csv`` the answers with some heads at their average patterns. ``--discover`` looks for the circuit of the
-repeated list and validates it (half an hour of a core). README.md has the rule.
+``ablated.csv`` the answers with some heads at their average patterns. README.md has what was found.
 """
 
-import argparse
 import random
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +13,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from circuits import Circuit, discover, evaluate, load_circuit, save_circuit
+from circuits import Circuit, evaluate, load_circuit
 from circuits.attention import role_attention
 from circuits.averages import averages
 from circuits.roles import Roles
@@ -122,23 +120,15 @@ def ablated(model, tasks):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--discover", action="store_true", help="look for the circuit of the repeated list")
-    arguments = parser.parse_args()
     with on_machine():
         model = load("smollm2").model
     repeated, facts = RepeatedList(model.tokenizer), BegunFact(model.tokenizer)
     print(repeated.shown(), facts.shown(), sep="\n")
     task = MetricTask.of(model, repeated, seed=SEED)
     print(f"the model's logit difference on the list: {task.whole:.2f}")
-    if arguments.discover:
-        found = discover(model, task, threshold=0.2, seed=SEED)
-        save_circuit(found.circuit, HERE / "repeated_list.yaml")
-        print(found)
-    else:
-        looks = pd.DataFrame(where_heads_look(model, repeated.examples(N, SEED), facts.examples(N, SEED)))
-        looks.to_csv(HERE / "heads.csv", index=False)
-        print(looks.sort_values("list: next", ascending=False).head(16).to_string())
-        table = pd.DataFrame(ablated(model, [task, MetricTask.of(model, Induction(model.tokenizer), seed=SEED)]))
-        table.to_csv(HERE / "ablated.csv", index=False, float_format="%.3f")
-        print(table.round(2).to_string())
+    looks = pd.DataFrame(where_heads_look(model, repeated.examples(N, SEED), facts.examples(N, SEED)))
+    looks.to_csv(HERE / "heads.csv", index=False)
+    print(looks.sort_values("list: next", ascending=False).head(16).to_string())
+    table = pd.DataFrame(ablated(model, [task, MetricTask.of(model, Induction(model.tokenizer), seed=SEED)]))
+    table.to_csv(HERE / "ablated.csv", index=False, float_format="%.3f")
+    print(table.round(2).to_string())

@@ -34,7 +34,6 @@ class Window(Mechanism):
 
     width: int
     weights: tuple[float, ...] = ()
-
     name = "window"
 
     def pattern(self, roles, n_positions):
@@ -64,7 +63,6 @@ class Wrong(Mechanism):
     """A pattern that is none."""
 
     how: str
-
     name = "wrong"
 
     def pattern(self, roles, n_positions):
@@ -79,7 +77,6 @@ class Refusing(Bare):
     """One that looks at what it is given."""
 
     width: int
-
     name = "refusing"
 
     def __post_init__(self):

@@ -41,7 +41,6 @@ def test_a_path_that_is_clicked_changes_the_loss_and_the_viewer_follows(tmp_path
         page.keyboard.press("Enter")
         expect(status).to_contain_text(without)
         expect(arrow).to_be_focused()
-
         viewer = page.locator("[id^=attention-viewer]")
         viewer.scroll_into_view_if_needed()
         expect(viewer).to_contain_text(f"{path.head} Zoomed")  # the head of the clicked path

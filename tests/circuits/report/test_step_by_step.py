@@ -17,13 +17,13 @@ def test_an_answer_can_be_read_once_the_path_that_brings_it_was_followed(model, 
     assert (told.counted, told.unit) == ({"asked": 64 * 3, "row": 0, "other": 0}, "logit")
     for story in told.stories:
         assert story.words[0] == str(SYMBOLS)
-        assert "The right answer is" in story.steps[0][0].said
         for roles, (first, join, fetch, last) in zip(story.roles, story.steps, strict=True):
             place = {role: at for at, role in roles.items()}
             (arrow,) = fetch.arrows
             assert (arrow.source, arrow.target, arrow.kind) == (place["query"], place["pair1.second"], "path")
             assert arrow.attention == pytest.approx(1.0, abs=0.02)
             assert [one.reads[0][2] for one in (first, join, fetch, last)] == [False, False, True, True]
+            assert first.said.endswith(f"The right answer is {last.reads[0][0]}.")
             assert fetch.said.startswith(f"Layer 1: L1H0 at \u201c{story.words[place['query']]}\u201d (query) looks at")
         assert all(answer[0][2] for answer in story.without[""])
         assert not any(answer[0][2] for answer in story.without["L1H0"])

@@ -10,7 +10,7 @@ from tokenizers import Regex, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from retrieval_interp.language_tasks import docstring, greater_than, ioi
-from retrieval_interp.language_tasks.language_task import NONE
+from retrieval_interp.language_tasks.language_task import NONE, TokenAnswers
 from retrieval_interp.language_tasks.registry import LANGUAGE_TASKS, language_task
 from retrieval_interp.language_tasks.template import word_tokenizer
 from retrieval_interp.tasks.words import Kind, WordsTask
@@ -155,6 +155,7 @@ def test_the_next_argument_of_a_docstring_is_the_third_of_the_definition(pairs):
         a, b, c = (word_at(task, examples, one, f"{place}_def") for place in "ABC")
         assert len({a, b, c}) == 3
         assert [word_at(task, examples, one, f"{place}_doc") for place in "AB"] == [a, b]
+        assert TokenAnswers.right(task, examples)[one] == [f"·{c}"]
         assert side(task, examples, one, 0) == [c]
         wrong = side(task, examples, one, 1)
         assert len({*wrong, c}) == 5

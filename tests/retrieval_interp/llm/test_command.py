@@ -66,7 +66,7 @@ def test_prompts_shows_one_or_all(capsys) -> None:  # type: ignore[no-untyped-de
     ("arguments", "named"),
     [
         (["prompts", "riddles"], "unknown formulation 'riddles'"),
-        (["prompts", "equations", "--chains", 2, "--steps", 1, "--n", 50], "only 8 different questions exist"),
+        (["prompts", "equations", "--chains", 2, "--steps", 1, "--n", 50], "only 8 different questions were found"),
         (["ask"], "name models with --model"),
         (["ask", "--model", "a/b", "--from-logs", "."], "or give --from-logs alone"),
         (["ask", "--from-logs", "/nowhere"], "/nowhere: no such folder"),

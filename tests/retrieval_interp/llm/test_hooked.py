@@ -47,7 +47,6 @@ def test_a_forced_choice_is_the_acceptable_answer_that_the_model_finds_most_like
     evaluate("retrieval_interp/equations", **asked, log_dir=str(tmp_path), display="none")
     row = results(logs_in(tmp_path)).iloc[0].to_dict()
     assert (row["forced_choice"], row["right"], row["asked"]) == (True, 6, 6)
-
     model, prompt, answers = language_model(str(untrained)), [5, 6, 7], [[1, 2, 3], [1, 2], [4], [1, 2]]
     for answer, found in zip(answers, log_likelihoods(model, prompt, answers), strict=True):
         after = (model(torch.tensor([prompt + answer[:n]]))[0, -1].log_softmax(dim=-1) for n in range(len(answer)))

@@ -97,9 +97,7 @@ def test_a_model_of_another_vocabulary_and_impossible_numbers_of_examples_are_re
 EQUATIONS = EquationsTask(n_steps=2)
 
 
-@pytest.mark.parametrize(
-    "task", [EQUATIONS, EQUATIONS.prompted, WordsTask(Kind.ioi)], ids=["equations", "prompted", "ioi"]
-)
+@pytest.mark.parametrize("task", [EQUATIONS, EQUATIONS.prompted, WordsTask(Kind.ioi)])
 def test_a_task_of_tokens_says_the_most_likely_answers_and_which_of_them_is_right(task) -> None:
     assert isinstance(task, Told)
     examples, (role,), rows = task.examples(3, seed=0), task.output_roles, torch.arange(3)
