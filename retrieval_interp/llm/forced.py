@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import torch
 
 from circuits.model.transformer import Transformer
+from retrieval_interp.llm.continued import Continued
 
 
 @torch.no_grad()
@@ -19,8 +20,10 @@ def log_likelihoods(model: Transformer, prompt: Sequence[int], answers: Sequence
     read = [*dict.fromkeys(tuple(answer[:-1]) for answer in answers)]  # where all are one token, the prompt alone
     longest = max(map(len, read))
     fill = prompt[-1]  # at the right, where no token that counts can see it
-    rows = [[*prompt, *head, *[fill] * (longest - len(head))] for head in read]
-    said = model(torch.tensor(rows, device=model.cfg.device))[:, len(prompt) - 1 :].float().log_softmax(dim=-1).cpu()
+    rows = torch.tensor([[*head, *[fill] * (longest - len(head))] for head in read], device=model.cfg.device)
+    after = Continued(model, prompt, len(read))
+    logits = torch.cat([after.logits, after.read(rows)], dim=1) if longest else after.logits
+    said = logits.log_softmax(dim=-1).cpu()
     return [
         sum(said[read.index(tuple(answer[:-1])), n, token].item() for n, token in enumerate(answer))
         for answer in answers

@@ -1,6 +1,5 @@
 """Language models of TransformerLens as models for Inspect: ``--model hooked/NAME``."""
 
-from functools import partial
 from typing import Any
 
 import anyio
@@ -11,6 +10,7 @@ from transformer_lens.utilities import sample_logits
 
 from circuits.errors import BadInput
 from circuits.model.transformer import Transformer
+from retrieval_interp.llm.continued import Continued
 from retrieval_interp.llm.forced import log_likelihoods
 from retrieval_interp.llm.tasks import CHOICES, MAX_TOKENS
 from retrieval_interp.models.language import language_model
@@ -18,6 +18,7 @@ from retrieval_interp.tasks.prompted import answer_ids, as_text, question_ids
 
 UNKNOWN_OPTIONS = ("top_p", "top_k", "stop_seqs", "num_choices", "frequency_penalty", "presence_penalty", "logit_bias")
 COLDEST = 1e-6  # below this temperature, the most likely token is taken
+AGAIN = 9  # answers that are drawn together if a question is asked once more
 
 
 class HookedAPI(ModelAPI):
@@ -41,6 +42,7 @@ class HookedAPI(ModelAPI):
         super().__init__(model_name, base_url, api_key, [], config or GenerateConfig())
         self.model: Transformer = language_model(model_name)
         self._one_at_a_time = anyio.Lock()
+        self._drawn: dict[tuple[str, str], list[list[int]]] = {}  # answers to a question that were not given yet
 
     async def generate(
         self, input: list[ChatMessage], tools: list[ToolInfo], tool_choice: ToolChoice, config: GenerateConfig
@@ -71,20 +73,16 @@ class HookedAPI(ModelAPI):
             option = refused[0] if refused else f"temperature {temperature:g}"
             raise BadInput(f"{self.model_name} does not support {option}; expected a temperature from 0, or a seed")
         wanted, left = config.max_tokens or MAX_TOKENS, model.cfg.n_ctx - len(read)
-        ends = tokenizer.all_special_ids
+        ends, asked = tokenizer.all_special_ids, (question, config.model_dump_json())
         with torch.random.fork_rng(enabled=config.seed is not None):
             if config.seed is not None:
                 torch.manual_seed(config.seed)
-            generate = getattr(model, "generate", None) or partial(_written, model)
-            written = generate(
-                torch.tensor([read], device=model.cfg.device),
-                max_new_tokens=min(wanted, left),
-                stop_at_eos=bool(ends),
-                eos_token_id=ends,
-                temperature=temperature if temperature >= COLDEST else 0.0,
-                return_type="tokens",
-                verbose=False,
-            )[0, len(read) :].tolist()
+                self._drawn.pop(asked, None)
+            if not self._drawn.get(asked):
+                n = AGAIN if asked in self._drawn else 1
+                warm = temperature if temperature >= COLDEST else 0.0
+                self._drawn[asked] = _written(Continued(model, read, n), min(wanted, left), ends, warm)
+        written = self._drawn[asked].pop()
         text = tokenizer.decode(written, skip_special_tokens=True)
         answer = text.lstrip().partition("\n")[0]  # without a chat template, an answer ends at the end of the line
         stop: StopReason = "max_tokens" if wanted <= left else "model_length"
@@ -106,19 +104,15 @@ class HookedAPI(ModelAPI):
         return ModelOutput.from_content(self.model_name, answers[likely.index(max(likely))])
 
 
-def _written(
-    model: Transformer,
-    tokens: torch.Tensor,
-    *,
-    max_new_tokens: int,
-    eos_token_id: list[int],
-    temperature: float,
-    **_: Any,
-) -> torch.Tensor:
-    """Return tokens ``[1, pos]`` and those that the model adds, where it has no ``generate`` (TransformerLens 4)."""
-    for _step in range(max_new_tokens):
-        new = sample_logits(model(tokens)[:, -1].float(), temperature=temperature)
-        tokens = torch.cat([tokens, new[:, None]], dim=1)
-        if int(new) in eos_token_id:
-            break
-    return tokens
+def _written(after: Continued, longest: int, ends: list[int], temperature: float) -> list[list[int]]:
+    """Return what a model adds to a prompt, each time up to its first end token."""
+    rows: list[list[int]] = [[] for _ in after.logits]
+    logits = after.logits
+    while True:
+        new = sample_logits(logits[:, -1], temperature=temperature)
+        for row, token in zip(rows, new.tolist(), strict=True):
+            if not row or row[-1] not in ends:
+                row.append(token)
+        if all(len(row) == longest or row[-1] in ends for row in rows):
+            return rows
+        logits = after.read(new[:, None])

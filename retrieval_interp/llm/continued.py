@@ -1,0 +1,36 @@
+"""Continuations of one prompt, which a model of Hugging Face reads once."""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float, Int
+
+from circuits.model.transformer import Transformer, is_bridge
+from circuits.utils.lazy import transformers
+
+
+class Continued:
+    """``n`` continuations of a prompt.
+
+    A TransformerBridge keeps the keys and values of what it has read; other models read everything again.
+
+    Attributes:
+        logits: those after the prompt, ``[continuation, 1, token]``.
+    """
+
+    def __init__(self, model: Transformer, prompt: Sequence[int], n: int) -> None:
+        self._model, self._kept = model, transformers.DynamicCache() if is_bridge(model) else None
+        self._seen = torch.empty(1, 0, dtype=torch.long, device=model.cfg.device)
+        self.logits = self.read(self._seen.new_tensor([*prompt])[None])[:, -1:].expand(n, -1, -1)
+        self._seen = self._seen.expand(n, -1)
+        if self._kept is not None:
+            self._kept.batch_repeat_interleave(n)
+
+    def read(self, tokens: Int[torch.Tensor, "continuation pos"]) -> Float[torch.Tensor, "continuation pos token"]:
+        """Add tokens to the continuations, and return the logits after each of them."""
+        if self._kept is not None:
+            logits: torch.Tensor = self._model(tokens, past_key_values=self._kept, use_cache=True)
+            return logits.float()
+        self._seen = torch.cat([self._seen, tokens], dim=1)
+        every: torch.Tensor = self._model(self._seen)
+        return every[:, -tokens.shape[1] :].float()
