@@ -1,7 +1,8 @@
 import math
 
+import pandas as pd
 import pytest
-from run import all_met, later_need_more, order, row
+from run import Row, later_need_more, order, short_of_layers
 
 
 @pytest.mark.parametrize(
@@ -18,13 +19,16 @@ def test_symbols_fall_in_order_at_once_or_otherwise(fell, expected):
     assert order(fell) == expected
 
 
-def test_a_missing_case_decides_nothing_unless_another_fails():
-    assert all_met([True, True]) is True
-    assert all_met([True], complete=False) is None
-    assert all_met([True, False], complete=False) is False
-    assert all_met([]) is None
-    said = [row("8.2", "it is so", holds=holds, smaller=True)["verdict"] for holds in (None, False, True)]
-    assert said == ["not measured", "differs", "holds at smaller scale"]
+def test_a_verdict_needs_a_case_and_as_many_as_the_paper_has_and_one_that_fails_is_enough():
+    said = [Row("8.2", "it is so", "-", 2, met, "", "").verdict for met in ([], [True], [True, True], [True, False])]
+    assert said == ["not measured", "holds at smaller scale", "holds", "differs"]
+
+
+def test_a_run_without_enough_layers_is_judged_by_the_lowest_loss_of_the_symbols_that_take_more():
+    runs = pd.DataFrame(
+        [{"layers": 1, "hops": 2, "x1_loss": 0.8, "x2_loss": 0.6}, {"layers": 3, "hops": 1, "x1_loss": 0.1}]
+    )
+    assert short_of_layers(runs, lambda k: k + 1) == [("D = 2, layers 1", 0.6)]
 
 
 def test_later_symbols_need_more_layers_only_if_losses_rise_and_the_last_needs_more_than_the_first():
