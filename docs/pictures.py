@@ -4,6 +4,7 @@ smollm2.png   one prompt of IOI in SmolLM2, step by step (it needs the model: ma
 steps.png     one example of transformer A, step by step
 report.png    the report of transformer A, on all examples: the headline, one example, the diagram
 explorer.png  the explorer of transformer A in JupyterLab, after a click on *minimal?*
+smollm2_explorer.png  that of IOI in SmolLM2, after a click on a path
 
 ``pictures.json`` has the hash of each picture and of what it shows: the transformer, its circuit, and the code and
 templates of the page. A test compares them with what is there.
@@ -19,7 +20,7 @@ from playwright.sync_api import expect
 from circuits import load_circuit, step_by_step, validate
 from retrieval_interp import load, on_task
 from tests.browser import new_page
-from tests.jupyter import jupyter_server, notebook
+from tests.jupyter import IDLE, jupyter_server, notebook
 
 HERE = Path(__file__).parent
 LISTED = HERE / "pictures.json"
@@ -36,19 +37,29 @@ TEMPLATES = {
     "smollm2.png": STEPS,
     "steps.png": STEPS,
     "report.png": (*STEPS, *DIAGRAM, "templates/report.html.jinja", "report/strip.py"),
-    "explorer.png": (*DIAGRAM, "templates/losses.html.jinja", "templates/heat.html.jinja", "explorer/explorer.py"),
 }
-CELL = """from retrieval_interp import load
+TEMPLATES |= dict.fromkeys(
+    ("explorer.png", "smollm2_explorer.png"),
+    (*DIAGRAM, "templates/losses.html.jinja", "templates/heat.html.jinja", "explorer/explorer.py"),
+)
+CELLS = {
+    "explorer": """from retrieval_interp import load
 from circuits import explore
 
 model, task, circuit = load("transformer_a")
-explore(model, task, circuit)"""
+explore(model, task, circuit)""",
+    "smollm2_explorer": """from circuits import explore, load_circuit
+from retrieval_interp import data_folder, on_task
+
+model, task = on_task("smollm2", "ioi", "kl")
+explore(model, task, load_circuit(data_folder() / "smollm2/ioi/circuit.yaml"))""",
+}
 
 
 def hashes(name: str) -> dict[str, str]:
     """The hash of a picture, and of what it shows."""
     own = [DATA / "transformer_a" / file for file in ("model.safetensors", "circuit.yaml")]
-    own = [DATA / "smollm2/ioi/circuit.yaml"] if name == "smollm2.png" else own
+    own = [DATA / "smollm2/ioi/circuit.yaml"] if name.startswith("smollm2") else own
     shown = [HERE.parent / "circuits" / one for one in TEMPLATES[name]]
     parts = [file.read_bytes() for file in (*own, *shown)]
     return {"picture": sha256((HERE / name).read_bytes()).hexdigest(), "shows": sha256(b"".join(parts)).hexdigest()}
@@ -81,16 +92,26 @@ def report(folder: Path) -> None:
 
 
 def explorer(folder: Path) -> None:
-    """Take a picture of the explorer in JupyterLab."""
-    with jupyter_server(folder) as server, notebook(server, "explorer", CELL) as (page, _):
-        page.evaluate("() => window.jupyterapp.commands.execute('application:toggle-left-area')")
-        page.get_by_role("button", name="minimal?").click()
-        expect(page.locator("[role=status]")).to_contain_text("needed")
-        for drawn in ("[id^=attention-viewer] canvas", "table.losses", ".heat table"):
-            page.locator(drawn).first.wait_for()
-        cell = page.locator(".jp-Cell").first.bounding_box()
-        assert cell is not None
-        page.screenshot(path=HERE / "explorer.png", clip={**cell, "height": 1100})
+    """Take pictures of the explorer in JupyterLab."""
+    for name, cell in CELLS.items():
+        (folder / name).mkdir()
+        with jupyter_server(folder / name) as server, notebook(server, name, cell) as (page, _):
+            page.evaluate("() => window.jupyterapp.commands.execute('application:toggle-left-area')")
+            drawn, height = ["table.losses", ".heat table"], 1270
+            if name == "explorer":
+                page.get_by_role("button", name="minimal?").click()
+                expect(page.locator("[role=status]")).to_contain_text("needed")
+                drawn, height = [*drawn, "[id^=attention-viewer] canvas"], 1100
+            else:
+                path = page.locator("[data-act='path L21H7 end -> IO']")
+                path.locator("line").first.click()
+                path.locator("line[stroke-dasharray]").wait_for()
+                page.wait_for_function(IDLE)
+            for one in drawn:
+                page.locator(one).first.wait_for()
+            shown = page.locator(".jp-Cell").first.bounding_box()
+            assert shown is not None
+            page.screenshot(path=HERE / f"{name}.png", clip={**shown, "height": height})
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
-"""Draw the figure of each study from its table: ``python -m studies.figures``. It needs a Chromium."""
+"""Draw the figure of each study from its table: ``python -m studies.figures [STUDY ...]``. It needs a Chromium."""
 
+import sys
 import tempfile
 from pathlib import Path
 
@@ -7,9 +8,12 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly import express
 
+from retrieval_interp.models.library import data_folder
+from retrieval_interp.models.model_dir import WEIGHTS
 from tests.browser import new_page
 
 HERE = Path(__file__).parent
+ORDER = ["name asked", "x3", "x2", "x1 (city)", "others", "end"]
 PROPERTIES = ("joins_first", "walks", "doubles", "divides", "eliminates", "flow_check")
 
 
@@ -33,6 +37,18 @@ def peers(table: pd.DataFrame) -> go.Figure:
     return express.scatter(means, **named).update_traces(textposition=sides, cliponaxis=False)
 
 
+def paper(table: pd.DataFrame) -> go.Figure:
+    """Last validation loss of each symbol by number of layers (figure 4, with curriculum)."""
+    runs = table[table["preset"].str.startswith("figure4_ic")]
+    runs = runs[[(data_folder() / "paper" / run / WEIGHTS).exists() for run in runs["run"]]]
+    runs = runs.assign(layers=runs["preset"].str[-1].astype(int)).drop(columns="loss")
+    rows = runs.melt("layers", [f"x{k}_loss" for k in range(1, 6)], "symbol", "loss")
+    rows = rows.groupby(["symbol", "layers"], as_index=False)["loss"].mean()  # over seeds
+    rows["symbol"] = rows["symbol"].str[:2]
+    lines = express.line(rows, x="layers", y="loss", color="symbol", markers=True, range_x=(0.5, 8.5), range_y=(0, 0.9))
+    return lines.add_hline(y=0.75, line_dash="dash", line_color="#767676", annotation_text="a guess")
+
+
 def recipe(table: pd.DataFrame) -> go.Figure:
     """The last validation loss, by preset and steps of warm-up."""
     rows = table.assign(warmup=table["warmup"].astype(str) + " steps")
@@ -47,12 +63,54 @@ def tracr(table: pd.DataFrame) -> go.Figure:
     return bars.add_hline(y=0.95, line_dash="dash", line_color="#767676")
 
 
+def smollm2(table: pd.DataFrame) -> go.Figure:
+    """Faithfulness (mean of three seeds) by the number of heads that stay, in the order of each method."""
+    ways = {"resample": "outputs patched", "pattern": "average patterns"}
+    table = table[~table["method"].str.startswith("CircuitKit")]  # the same curves as those of the references
+    means = table.groupby(["task", "method", "replaced", "heads"], sort=False, as_index=False)["faithfulness"].mean()
+    rows = means.replace({"replaced": ways}).assign(heads=means["heads"] + 1)
+    named = {"x": "heads", "y": "faithfulness", "color": "method", "facet_row": "task", "facet_col": "replaced"}
+    lines = express.line(rows, **named, log_x=True, range_y=(-0.6, 1.6), labels={"heads": "heads that stay, plus 1"})
+    lines.for_each_annotation(lambda one: one.update(text=one.text.split("=")[-1]))
+    return lines.add_hline(y=1, line_dash="dash", line_color="#767676")
+
+
+def ladder(table: pd.DataFrame) -> go.Figure:
+    """How much of the other answer comes with the residual stream at a position, after each layer."""
+    shown = {
+        "equations 1 steps": "equations, one step",
+        "equations 3 steps": "equations, three steps",
+        "smollm2 name city": "SmolLM2: Ann Rome. Bob Oslo. Ann",
+        "smollm2 name lives in city": "SmolLM2: Ann lives in Rome. ...",
+    }
+    rows = table.assign(panel=(table["model"] + " " + table["text"]).map(shown)).dropna(subset="panel")
+    rows["exchanged"] = rows["exchange"].map({"asked": "name asked", "facts": "facts"})
+    rows["read at"] = rows["site"].replace({"x1": "x1 (city)", "cities": "x1 (city)"})
+    named = {"x": "layer", "y": "moved", "color": "read at", "facet_row": "exchanged", "facet_col": "panel"}
+    lines = express.line(
+        rows, **named, category_orders={"panel": [*shown.values()], "read at": ORDER}, range_y=(-0.2, 1.2)
+    )
+    return lines.update_xaxes(matches=None).for_each_annotation(lambda one: one.update(text=one.text.split("=")[-1]))
+
+
+FIGURES = {
+    census: ("table.csv", 720, 360),
+    peers: ("table.csv", 720, 360),
+    paper: ("table.csv", 720, 360),
+    recipe: ("table.csv", 720, 360),
+    tracr: ("table.csv", 720, 360),
+    smollm2: ("peers.csv", 860, 620),
+    ladder: ("places.csv", 1160, 560),
+}
+
 if __name__ == "__main__":
-    for draw in (census, peers, recipe, tracr):
+    for draw, (table, width, height) in FIGURES.items():
         study = HERE / draw.__name__
-        figure = draw(pd.read_csv(study / "table.csv", comment="#"))
+        if sys.argv[1:] and study.name not in sys.argv[1:]:
+            continue
+        figure = draw(pd.read_csv(study / table, comment="#"))
         figure.update_layout(
-            template="plotly_white", width=720, height=360, title=draw.__doc__, font_size=13, title_font_size=15
+            template="plotly_white", width=width, height=height, title=draw.__doc__, font_size=13, title_font_size=15
         )
         with tempfile.TemporaryDirectory() as folder:
             figure.write_html(Path(folder) / "figure.html")

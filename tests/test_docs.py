@@ -16,17 +16,18 @@ from circuits.mechanisms import registry
 from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
 from circuits.report.report import Report
 from circuits.report.strip import strip
-from docs import pictures
+from docs import findings, pictures
 from retrieval_interp.models.library import data_folder
 from tests.annotations import ROOT
 from tests.browser import new_page
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FOLDERS = ("docs/*.md", "studies/**/*.md", "benchmarks/*.md", "data/**/*.md")
+PAGES = [ROOT / "README.md", *(path for folder in FOLDERS for path in sorted(ROOT.glob(folder)))]
 LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
 # Small models and few examples show as well that the code runs.
 SMALLER = {
     "transformer_a": "induction", "layer=4": "layer=1", "L8H0": "L1H0", "pair3": "pair1",
-    "steps=500": "steps=2, compiled=False",
+    "steps=500": "steps=2, compiled=False", "second\"}}))": "second\"}}), n_examples=32)",
     "validate(model, task, circuit)": "validate(model, task, circuit, n_examples=32)",
     "discover(model, task)": "discover(model, task, n_examples=64)",
     "RepeatedToken(), circuit)": "RepeatedToken(), circuit, n_examples=32)",
@@ -42,7 +43,7 @@ def code(page: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", ["README.md", "docs/uses.md", "docs/circuits.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/uses.md", "docs/circuits.md", "docs/own_model.md"])
 def test_the_python_of_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(registry, "_KNOWN", {})  # other tests of this process register mechanisms, too
@@ -60,13 +61,13 @@ def test_the_python_of_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatc
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_link_of_a_page_leads_to_a_file(page):
-    links = LINK.findall(page.read_text(encoding="utf-8"))
-    missing = [link for link in links if "://" not in link and not (page.parent / unquote(link)).exists()]
-    assert not missing
+    links = (link for link in LINK.findall(page.read_text(encoding="utf-8")) if "://" not in link)
+    assert not [link for link in links if not (page.parent / unquote(link)).exists()]
 
 
-def test_every_picture_shows_what_is_there():
-    """Make them again with ``python -m docs.pictures`` if this fails."""
+def test_every_picture_and_the_findings_show_what_is_there():
+    """Make them again with ``python -m docs.pictures`` or ``python -m docs.findings`` if this fails."""
+    assert findings.PAGE.read_text(encoding="utf-8") == findings.page()
     listed = json.loads(pictures.LISTED.read_text())
     assert listed == {name: pictures.hashes(name) for name in pictures.TEMPLATES}
     assert {path.name for path in (ROOT / "docs").glob("*.png")} == {*listed}
@@ -93,8 +94,7 @@ def test_the_reference_of_the_site_has_every_public_name(site):
         anchor for page in (site / "api").glob("*.html") for anchor in re.findall(r'id="([\w.]+)"', page.read_text())
     }
     for package in (circuits, retrieval_interp):
-        own = {anchor.rpartition(".")[2] for anchor in described if anchor.startswith(f"{package.__name__}.")}
-        assert {*package.__all__} <= own
+        assert {*package.__all__} <= {one.rpartition(".")[2] for one in described if one.startswith(package.__name__)}
 
 
 @pytest.mark.slow

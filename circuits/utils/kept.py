@@ -37,7 +37,7 @@ def keeping(folder: Path | str, about: Mapping[str, Any]) -> Iterator[None]:
     folder, said = to_path(folder), json.dumps(about, sort_keys=True, default=str)
     if folder.exists() and not (folder / ABOUT).is_file():
         raise BadInput(f"{folder}: is no folder of unfinished work; expected another name, or that it is moved away")
-    if folder.exists() and (folder / ABOUT).read_text() != said:
+    if folder.exists() and (folder / ABOUT).read_text(encoding="utf-8") != said:
         shutil.rmtree(folder)
     write_atomically(folder / ABOUT, said)
     token = _FOLDER.set(folder)

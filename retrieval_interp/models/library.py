@@ -70,7 +70,7 @@ def is_ours(name: str) -> bool:
         return True
     try:
         folder = path if (path := to_path(name)).is_dir() else data_folder() / name
-        return (folder / CONFIG).is_file() and '"model_type"' not in (folder / CONFIG).read_text()
+        return (folder / CONFIG).is_file() and '"model_type"' not in (folder / CONFIG).read_text(encoding="utf-8")
     except (OSError, ValueError):  # no path, or no text
         return False
 

@@ -88,7 +88,7 @@ def _convert(weights: Path, into: Path) -> None:
     model.load_state_dict(read.state_dict())
     model.save_pretrained(into)
     transformers.AutoTokenizer.from_pretrained(**given).save_pretrained(into)
-    (into / "README.md").write_text(CARD)
+    (into / "README.md").write_text(CARD, encoding="utf-8")
     with suppress(OSError, TypeError):
         license_file = next(one for one in distribution(PACKAGE).files or () if one.name == "LICENSE")
-        (into / "LICENSE").write_text(license_file.read_text())
+        (into / "LICENSE").write_bytes(license_file.read_binary())

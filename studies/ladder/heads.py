@@ -61,23 +61,26 @@ class RepeatedList(LanguageTask):
 
 @dataclass(frozen=True)
 class BegunFact(LanguageTask):
-    """ "Ann lives in Rome. Bob lives in Oslo. Ann lives in" -> Rome."""
+    """ "Ann lives in Rome. Bob lives in Oslo. Ann lives in" -> Rome; or "Ann: Rome. Bob: Oslo. Ann:"."""
 
     name = "begun_fact"
     roles = ("name", "right", "wrong", "again", END)
+    metric = Metric.logit_difference
+    link: str = " lives in"
 
     def draw(self, n, rng):
         """Draw ``n`` texts, half of them about the last fact."""
         names = [" " + one for one in self.single_tokens("names", NAMES, "Eve lives in Rome. ")]
-        cities = [" " + one for one in self.single_tokens("cities", CITIES, "Eve lives in ")]
+        cities = [" " + one for one in self.single_tokens("cities", CITIES, f"Eve{self.link} ")]
         rows, places, targets = [], [], []
         for i in range(n):
             (a, b), (x, y) = rng.choice(names, 2, False), rng.choice(cities, 2, False)
             asked = i % 2  # 1: the last fact
-            text = f"{a} lives in{x}.{b} lives in{y}.{(a, b)[asked]} lives in"
+            text = f"{a}{self.link}{x}.{b}{self.link}{y}.{(a, b)[asked]}{self.link}"
             rows.append(token_ids(self.tokenizer, text, bos="none")[0])
-            fact = len(token_ids(self.tokenizer, f"{a} lives in{x}.", bos="none")[0])
-            places.append((asked * fact, asked * fact + 3, (1 - asked) * fact + 3, 2 * fact, 2 * fact + 2))
+            fact = len(token_ids(self.tokenizer, f"{a}{self.link}{x}.", bos="none")[0])
+            city, other, end = asked * fact + fact - 2, (1 - asked) * fact + fact - 2, len(rows[-1]) - 1
+            places.append((asked * fact, city, other, 2 * fact, end))
             targets.append([token_ids(self.tokenizer, f"in{(x, y)[k]}", bos="none")[0][-1] for k in (asked, 1 - asked)])
         right, wrong = torch.tensor(targets).T
         where = dict(zip(self.roles, torch.tensor(places).T, strict=True))
@@ -104,16 +107,21 @@ def ablated(model, tasks):
     for task in tasks:
         means, examples = averages(model, task, SEED, 256), task.examples(N, SEED)
         heads = [*means.patterns]
-        shown = role_attention(model, task.examples(N, SEED + 1))[..., 2, 1]
+        roles = task.task.roles
+        answer = roles.index("next" if "next" in roles else "right")
+        shown = role_attention(model, task.examples(N, SEED + 1))[..., roles.index(END), answer]
         most = sorted(heads, key=lambda head: -shown[head])[: len(induction)]
-        sets = {"induction circuit": induction, "most attention to next": most} | {
+        sets = {"induction circuit": induction, "most attention to the answer": most} | {
             f"random {k}": random.Random(k).sample(heads, len(induction)) for k in range(DRAWS)
         }
         fixed = [Circuit({head: means.patterns[head] for head in some}) for some in sets.values()]
         alone = [Circuit({h: p for h, p in means.patterns.items() if h not in some}) for some in sets.values()]
         losses = evaluate(model, task, examples, [*fixed, *alone], averages=means).mean(dim=(1, 2)).tolist()
         for name, some, lost, kept in zip(sets, sets.values(), losses, losses[len(sets) :], strict=False):
-            yield {"task": task.task.name, "heads": name, "share left without them": 1 - lost} | {
+            yield {
+                "task": task.task.name + getattr(task.task, "link", ""),
+                "heads": name,
+                "share left without them": 1 - lost,
                 "share kept by them alone": 1 - kept,
                 "which": " ".join(map(str, sorted(some))),
             }
@@ -129,6 +137,7 @@ if __name__ == "__main__":
     looks = pd.DataFrame(where_heads_look(model, repeated.examples(N, SEED), facts.examples(N, SEED)))
     looks.to_csv(HERE / "heads.csv", index=False)
     print(looks.sort_values("list: next", ascending=False).head(16).to_string())
-    table = pd.DataFrame(ablated(model, [task, MetricTask.of(model, Induction(model.tokenizer), seed=SEED)]))
+    others = [BegunFact(model.tokenizer, link=link) for link in ("", ":")] + [Induction(model.tokenizer)]
+    table = pd.DataFrame(ablated(model, [task, *(MetricTask.of(model, one, seed=SEED) for one in others)]))
     table.to_csv(HERE / "ablated.csv", index=False, float_format="%.3f")
     print(table.round(2).to_string())

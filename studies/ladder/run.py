@@ -3,7 +3,8 @@
 Every rung is a kind of question, asked by forced choice among its acceptable answers. The rungs without a question
 continue a text: a list of words that is repeated, or facts of which one is begun again. ``answers.csv`` has every
 answer, with the line that holds the last fact of the chain (0 is the line before the question); ``table.csv`` has the
-shares by rung. README.md has what was expected.
+shares by rung, also ``calibrated``: with each answer's likelihood minus its mean over the rung. README.md has what was
+expected.
 """
 
 import itertools
@@ -46,19 +47,19 @@ def repeated(n, rng):
         yield Asked(text, tuple(f" {name}" for name in (names[at + 1], *others)), 0, 0)
 
 
-def begun(n_chains, steps, n, rng):
+def begun(n_chains, steps, n, rng, link=" lives in"):
     """Facts, and one begun: "Bob lives in Rome. Eve lives with Bob. ... Eve lives in" (two steps)."""
     for _ in range(n):
         cities = [CITIES[i] for i in rng.permutation(len(CITIES))[:n_chains]]
         names = [NAMES[i] for i in rng.permutation(len(NAMES))[: n_chains * steps]]
         blocks = [names[k * n_chains : (k + 1) * n_chains] for k in range(steps)]
-        lines = [[f"{name} lives in {city}." for name, city in zip(blocks[0], cities, strict=True)]]
+        lines = [[f"{name}{link} {city}." for name, city in zip(blocks[0], cities, strict=True)]]
         for below, above in itertools.pairwise(blocks):
             lines.append([f"{name} lives with {other}." for name, other in zip(above, below, strict=True)])
         orders = [rng.permutation(n_chains) for _ in lines]
         asked = int(rng.integers(n_chains))
         facts = [line[i] for line, order in zip(lines, orders, strict=True) for i in order]
-        text = f"{' '.join(facts)} {blocks[-1][asked]} lives in"
+        text = f"{' '.join(facts)} {blocks[-1][asked]}{link}"
         distance = n_chains - 1 - int(np.flatnonzero(orders[-1] == asked)[0])
         yield Asked(text, tuple(f" {city}" for city in cities), asked, distance)
 
@@ -80,6 +81,10 @@ def questions(model, name, n_chains, steps, n, shots=0):
 def rungs(model):
     """Yield every rung: its name, number of chains, steps and shots, and its questions."""
     yield "a list of names is repeated", 4, 1, 0, repeated(N, np.random.default_rng(SEED))
+    for link in ("", ":", " likes"):
+        for chains in (2, 4):
+            asked = begun(chains, 1, N, np.random.default_rng(SEED), link)
+            yield f"a fact is begun: name{link} city", chains, 1, 0, asked
     for steps in (1, 2, 3):
         for chains in (2, 4):
             yield "a fact is begun", chains, steps, 0, begun(chains, steps, N, np.random.default_rng(SEED))
@@ -96,19 +101,25 @@ def answers(model, known):
     for rung, chains, steps, shots, asked in rungs(model):
         if (rung, chains, steps, shots) in known:
             continue
-        rows = []
+        rows, likely = [], []
         for one in asked:
             ids = token_ids(model.tokenizer, one.text, bos="none")[0]  # as SmolLM2's own tokenizer has it
             both = [token_ids(model.tokenizer, one.text + answer, bos="none")[0] for answer in one.answers]
             if any(all_ids[: len(ids)] != ids for all_ids in both):
                 raise SystemExit(f"an answer of {one.text!r} merges with it")
             said = log_likelihoods(model, ids, [all_ids[len(ids) :] for all_ids in both])
+            likely.append(dict(zip(one.answers, said, strict=True)))
             chosen = said.index(max(said))
             named = {"rung": rung, "chains": chains, "steps": steps, "shots": shots, "distance": one.distance}
             place = {"said": one.answers[chosen].strip(), "place of what was said": chosen}
-            rows.append({**named, **place, "right": chosen == one.right, "chance": 1 / len(one.answers)})
-        print(rung, chains, steps, shots, np.mean([row["right"] for row in rows]).round(2), flush=True)
-        yield pd.DataFrame(rows)
+            right = {"right": chosen == one.right, "chance": 1 / len(one.answers)}
+            rows.append({**named, **place, **right, "answer": one.answers[one.right]})
+        table = pd.DataFrame(rows)
+        usual = pd.DataFrame(likely).mean()  # of each answer, over all questions in which it is acceptable
+        calibrated = [max(own, key=lambda answer: own[answer] - usual[answer]) for own in likely]
+        table["calibrated"] = table.pop("answer") == calibrated
+        print(rung, chains, steps, shots, table[["right", "calibrated"]].mean().round(2).to_list(), flush=True)
+        yield table
 
 
 def shares(table, *by):
@@ -116,8 +127,9 @@ def shares(table, *by):
     rows = []
     for key, one in table.groupby([*by], sort=False):
         share = Interval.of_share(int(one["right"].sum()), len(one))
-        rows.append((*key, len(one), share.mean, share.low, share.high, one["chance"].mean()))
-    return pd.DataFrame(rows, columns=[*by, "n", "right", "low", "high", "chance"])
+        numbers = share.mean, share.low, share.high, one["calibrated"].astype(float).mean(), one["chance"].mean()
+        rows.append((*key, len(one), *numbers))
+    return pd.DataFrame(rows, columns=[*by, "n", "right", "low", "high", "calibrated", "chance"])
 
 
 if __name__ == "__main__":

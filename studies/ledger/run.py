@@ -286,8 +286,9 @@ def circuits(folders: Iterable[Path]) -> list[Circuit]:
 
 
 def section_8() -> list[Row]:
-    """A to C: every run is counted; circuits are those of the runs that solve the task, at most three."""
+    """A to C are the first three runs that solve the task (docs/protocol.md); losses of the others are told."""
     runs, solved = of_shape("paper_abc")
+    shipped = [loss_of(one)["mean"] for one in solved[:3]]
     known, planned = circuits(solved[:3]), 5 - len(runs)
     losses = [loss_of(one)["mean"] for one in runs]
     earlier = {recipe: circuits(models(recipe, "abc")) for recipe in BEFORE}
@@ -306,8 +307,8 @@ def section_8() -> list[Row]:
     found = "" if known else f"{len(solved)} of {len(runs)} runs solve the task; "
     one = "A, B and C: "
     rows = [
-        Row("8.2", f"{one}validation MSE", "below 0.01", 3, [loss < SOLVED for loss in losses],
-            listed(f"{loss:.4f}" for loss in losses), TRAIN,
+        Row("8.2", f"{one}validation MSE", "below 0.01", 3, [loss < SOLVED for loss in shipped],
+            found + listed(f"{loss:.4f}" for loss in losses), TRAIN,
             before(lambda recipe: [loss_of(own)["mean"] < SOLVED for own in models(recipe, "abc")],
                    "; of recipe small two more were trained and left out"), planned),
         Row("8.2", f"{one}heads with a directly needed path", str(HEADS), 3, [own.heads == HEADS for own in known],
@@ -376,11 +377,10 @@ def emerged(folder: Path) -> list[tuple[bool | None, str]]:
 
 
 def appendix_e() -> list[Row]:
-    """Appendix E to the letter, on the runs of A to C and D that solve the task."""
-    shapes = [of_shape(name) for name in ("paper_abc", "paper_d")]
-    planned = 8 - sum(len(runs) for runs, _ in shapes)
-    known = circuits([one for _, solved in shapes for one in solved])
-    earlier = {recipe: circuits(models(recipe, "abcd")) for recipe in BEFORE}
+    """Appendix E to the letter, on A to C, as the protocol has it; D stands beside them."""
+    (runs, solved), (_, others) = of_shape("paper_abc"), of_shape("paper_d")
+    planned, known, beside = 5 - len(runs), circuits(solved[:3]), circuits(others)
+    earlier = {recipe: circuits(models(recipe, "abc")) for recipe in BEFORE}
 
     def low(some: list[Circuit]) -> list[Circuit]:
         return [own for own in some if own.replaced[True]["mean"] < THRESHOLD]
@@ -400,10 +400,11 @@ def appendix_e() -> list[Row]:
         ("MSE with a path of the first useful layer uniform", "0.05 to 0.1", FIRST_LAYER, lambda x: without(x, "eq")),
     ):
         losses = measure(known)
-        told = listed(f"{loss:.3f}" for loss in losses) + ("" if losses else ": no loss is low with every path")
+        told = listed(f"{loss:.3f}" for loss in losses)
+        told += f"; D beside them: {listed(f'{loss:.3f}' for loss in measure(beside))}"
         counts = before(lambda recipe, m=measure, lo=least, hi=most: [lo <= x <= hi for x in m(earlier[recipe])])
         met = [least <= loss <= most for loss in losses]
-        rows.append(Row("E", f"A to D: {claim}", paper, 4, met, told, DISCOVER, counts, planned))
+        rows.append(Row("E", f"A to C: {claim}", paper, 3, met, told, DISCOVER, counts, planned))
     return rows
 
 
@@ -446,4 +447,5 @@ if __name__ == "__main__":
     parser.add_argument("--out", type=Path, default=Path(__file__).parents[2] / "docs" / "claims.md")
     out, found = parser.parse_args().out, ledger()
     write_atomically(out, page(found))
+    pd.DataFrame([one.cells() for one in found]).to_csv(Path(__file__).parent / "table.csv", index=False)
     print(pd.Series([one.verdict for one in found]).value_counts().to_string())

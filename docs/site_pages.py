@@ -1,0 +1,92 @@
+"""A hook of MkDocs: pages beside docs/, all figures, the API reference, two reports, and an example where asked for."""
+
+from functools import cache
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+from circuits import Report, step_by_step
+from circuits.figures.page import render
+from retrieval_interp import load
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("circuits", "retrieval_interp")
+EXAMPLE = '<div class="example"></div>'  # where a page shows one
+BESIDE = ("studies", "benchmarks", "data")  # folders beside docs/, whose pages are within the site
+MODELS = ("data/README.md", "data/paper/README.md", "data/paper_recipe/README.md")
+REPORTS = ("transformer_a", "smollm2/ioi")
+LEFT_OUT = ("cli", "__main__", "__init__")  # commands.md has the commands
+
+
+def rooms(package: str) -> list[str]:
+    """The folders and files of a package, by name."""
+    folders = [path.parent.name for path in (ROOT / package).glob("*/__init__.py")]
+    files = [path.stem for path in (ROOT / package).glob("*.py")]
+    return sorted(room for room in (*folders, *files) if room not in LEFT_OUT)
+
+
+def beside() -> dict[str, list[str]]:
+    """The pages beside docs/, by their place in the navigation; the first of the studies lists the others."""
+    studies = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "studies").glob("*/README.md"))
+    return {"Studies": ["studies/README.md", *studies], "Models and benchmarks": [*MODELS, "benchmarks/README.md"]}
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Put the pages into the navigation."""
+    pages: list[Any] = [
+        {package: [{room: f"api/{package}.{room}.md"} for room in rooms(package)]} for package in PACKAGES
+    ]
+    made = {"API reference": pages, **beside()}
+    config.nav = [{name: made.get(name, own) for name, own in entry.items()} for entry in config.nav or []]
+    config.watch += [str(ROOT / folder) for folder in (*PACKAGES, *BESIDE)]
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Make the pages."""
+    for package in PACKAGES:
+        for room in rooms(package):
+            name = f"{package}.{room}"
+            files.append(File.generated(config, f"api/{name}.md", content=f"# {name}\n\n::: {name}\n"))
+    pictures = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "studies").glob("*/*.png"))
+    for name in chain(*beside().values(), pictures):
+        files.append(File.generated(config, name, abs_src_path=str(ROOT / name)))
+    files.append(File.generated(config, "gallery.md", content=gallery(pictures)))
+    return files
+
+
+def gallery(pictures: list[str]) -> str:
+    """The page of all figures, each with the title and the page of its study."""
+    shown = ["# Figures", *(f"![{name}]({name})" for name in ("smollm2.png", "steps.png"))]
+    for name in pictures:
+        page = Path(name).parent / "README.md"
+        title = (ROOT / page).read_text(encoding="utf-8").split("\n", 1)[0].removeprefix("# ")
+        shown += [f"## {title}", f"[![{title}]({name})]({page.as_posix()})"]
+    return "\n\n".join(shown) + "\n"
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Write the reports that the first page links to; they need no Python, and no network."""
+    for name in REPORTS:
+        Report.read(ROOT / "data" / name).save(Path(config.site_dir) / "reports" / name)
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Let links from docs/ to folders beside it, and back, lead to pages of the site, where docs/ is the root."""
+    for folder in BESIDE:
+        markdown = markdown.replace(f"](../{folder}/", f"]({folder}/")
+    return markdown.replace("](../docs/", "](../").replace("](../../docs/", "](../../")
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Put the example into the pages that show one."""
+    return html.replace(EXAMPLE, example()) if EXAMPLE in html else html
+
+
+@cache
+def example() -> str:
+    """Return one example of transformer A, step by step."""
+    return render("steps.jinja", stories=step_by_step(*load("transformer_a"), seed=1))
