@@ -67,11 +67,14 @@ def looking(folder: str) -> int:
 
 
 def ladder() -> dict[str, str]:
-    """Return the shares of right answers on some rungs of the ladder."""
+    """Return the shares of right answers on some rungs of the ladder, and the range of those of figure 2."""
     table = csv("ladder/table.csv").set_index(["rung", "chains", "steps", "shots"])
     rungs = {"repeated": "a list of names is repeated", "beside": "a fact is begun: name city"}
-    rungs |= {"lives": "a fact is begun", "question": "lives_with"}
-    return {name: f"{table.loc[(rung, 4, 1, 0), 'right']:.2f}" for name, rung in rungs.items()}
+    rungs |= {"lives": "a fact is begun"}
+    shares = {name: f"{table.loc[(rung, 4, 1, 0), 'right']:.2f}" for name, rung in rungs.items()}
+    asked = pd.read_csv(DATA / "language_models/smollm2_forced_choice.csv", comment="#")
+    of_four = asked[asked["chance"].eq(0.25)]["accuracy"]
+    return shares | {"least": f"{of_four.min():.2f}", "most": f"{of_four.max():.2f}", "n": str(asked["asked"].min())}
 
 
 def partial_losses() -> Iterator[dict[str, Any]]:

@@ -10,12 +10,9 @@ from circuits.utils.lazy import transformers
 
 
 class Continued:
-    """``n`` continuations of a prompt.
+    """``n`` continuations of a prompt; ``logits`` are those after it, ``[continuation, 1, token]``.
 
     A TransformerBridge keeps the keys and values of what it has read; other models read everything again.
-
-    Attributes:
-        logits: those after the prompt, ``[continuation, 1, token]``.
     """
 
     def __init__(self, model: Transformer, prompt: Sequence[int], n: int) -> None:
