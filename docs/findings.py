@@ -15,7 +15,7 @@ from circuits.report.report import Report
 from circuits.report.strip import MARKS, strip
 from retrieval_interp import preset, read_runs
 from retrieval_interp.models.library import data_folder
-from retrieval_interp.models.model_dir import WEIGHTS, read_config
+from retrieval_interp.models.model_dir import read_config
 from retrieval_interp.results import Interval
 from retrieval_interp.theory.depth import bound_paper, layers_by_position, layers_causal, layers_full
 
@@ -80,9 +80,9 @@ def ladder() -> dict[str, str]:
 def partial_losses() -> Iterator[dict[str, Any]]:
     """Yield the loss of every symbol of every run of figure 4, and how many layers it has more than the exact bound."""
     table = csv("paper/table.csv")
-    table = table[[(DATA / "paper" / run / WEIGHTS).exists() for run in table["run"]]]
     long = (
-        table.drop(columns="loss")
+        table[table["ended"]]
+        .drop(columns="loss")
         .melt(["preset", "seed"], [f"x{k}_loss" for k in range(1, 6)], "symbol", "loss")
         .dropna()
     )
@@ -134,7 +134,7 @@ def page() -> str:
         loader=jinja2.FileSystemLoader(HERE), undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
         keep_trailing_newline=True,
     )  # fmt: skip
-    loader.tests["holds"] = lambda text: text.endswith("holds")
+    loader.tests |= {"holds": lambda text: text.endswith("holds"), "solves": lambda marks: marks[0] == MARKS["holds"]}
     names = {one.__name__: one for one in (csv, models, looking, ladder, by_depth, census, share, depths)}
     read = {
         "verdicts": pd.read_json(DATA / "verdicts.json", typ="series"),

@@ -8,8 +8,6 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly import express
 
-from retrieval_interp.models.library import data_folder
-from retrieval_interp.models.model_dir import WEIGHTS
 from tests.browser import new_page
 
 HERE = Path(__file__).parent
@@ -39,8 +37,7 @@ def peers(table: pd.DataFrame) -> go.Figure:
 
 def paper(table: pd.DataFrame) -> go.Figure:
     """Last validation loss of each symbol by number of layers (figure 4, with curriculum)."""
-    runs = table[table["preset"].str.startswith("figure4_ic")]
-    runs = runs[[(data_folder() / "paper" / run / WEIGHTS).exists() for run in runs["run"]]]
+    runs = table[table["preset"].str.startswith("figure4_ic") & table["ended"]]
     runs = runs.assign(layers=runs["preset"].str[-1].astype(int)).drop(columns="loss")
     rows = runs.melt("layers", [f"x{k}_loss" for k in range(1, 6)], "symbol", "loss")
     rows = rows.groupby(["symbol", "layers"], as_index=False)["loss"].mean()  # over seeds

@@ -101,8 +101,8 @@ def test_the_reference_of_the_site_has_every_public_name(site):
 def test_the_site_opens_from_a_folder_without_a_network_and_finds_what_is_searched(site):
     with new_page(offline=True) as (page, complaints):
         page.on("request", lambda request: complaints.append(request.url) if "file://" not in request.url else None)
-        for name in ("tutorials/3_the_paper.html", "api/circuits.task.html", "index.html"):
-            page.goto((site / name).as_uri())
+        for name in ("tutorials/3_the_paper", "api/circuits.task", "gallery", "reports/smollm2/ioi/report", "index"):
+            page.goto((site / f"{name}.html").as_uri())
             page.locator("h1").first.wait_for()
         page.get_by_role("textbox", name="Search").fill("faithfulness")
         page.locator(".md-search-result__link").first.wait_for()

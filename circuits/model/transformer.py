@@ -28,14 +28,18 @@ ENTRIES_AT_ONCE = 2**26
 AT_ONCE: ContextVar[int | None] = ContextVar("at once", default=None)  # the most sequences at once, if it was chosen
 
 
+class _HasAll(type(Protocol)):  # type: ignore[misc]
+    def __instancecheck__(cls, instance: Any) -> bool:  # Python's own does not see a module's parts since 3.12
+        return all(hasattr(instance, name) for name in cls.__annotations__)
+
+
 @runtime_checkable
-class Transformer(Protocol):
+class Transformer(Protocol, metaclass=_HasAll):
     """A HookedTransformer or a TransformerBridge.
 
     Attributes:
         cfg: its sizes, under TransformerLens's names (``n_layers``, ``n_heads``, ``d_model``, ...).
-        blocks: its layers.
-        tokenizer: its tokenizer, or None.
+        blocks, tokenizer: its layers; its tokenizer, or None.
         hooks: adds hooks within a ``with`` block.
         run_with_cache: returns the outputs and the activations.
     """

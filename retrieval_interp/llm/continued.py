@@ -12,7 +12,7 @@ from circuits.utils.lazy import transformers
 class Continued:
     """``n`` continuations of a prompt; ``logits`` are those after it, ``[continuation, 1, token]``.
 
-    A TransformerBridge keeps the keys and values of what it has read; other models read everything again.
+    A TransformerBridge keeps the keys and values of what it has read; models that keep none read everything again.
     """
 
     def __init__(self, model: Transformer, prompt: Sequence[int], n: int) -> None:
@@ -20,14 +20,16 @@ class Continued:
         self._seen = torch.empty(1, 0, dtype=torch.long, device=model.cfg.device)
         self.logits = self.read(self._seen.new_tensor([*prompt])[None])[:, -1:].expand(n, -1, -1)
         self._seen = self._seen.expand(n, -1)
-        if self._kept is not None:
+        if self._kept is not None and self._kept.get_seq_length() == len(prompt):
             self._kept.batch_repeat_interleave(n)
+        else:  # some architectures ignore what they are given to keep
+            self._kept = None
 
     def read(self, tokens: Int[torch.Tensor, "continuation pos"]) -> Float[torch.Tensor, "continuation pos token"]:
         """Add tokens to the continuations, and return the logits after each of them."""
-        if self._kept is not None:
-            logits: torch.Tensor = self._model(tokens, past_key_values=self._kept, use_cache=True)
-            return logits.float()
         self._seen = torch.cat([self._seen, tokens], dim=1)
-        every: torch.Tensor = self._model(self._seen)
-        return every[:, -tokens.shape[1] :].float()
+        if self._kept is None:
+            logits: torch.Tensor = self._model(self._seen)[:, -tokens.shape[1] :]
+        else:
+            logits = self._model(tokens, past_key_values=self._kept, use_cache=True)
+        return logits.float()

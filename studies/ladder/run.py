@@ -127,9 +127,17 @@ def shares(table, *by):
     rows = []
     for key, one in table.groupby([*by], sort=False):
         share = Interval.of_share(int(one["right"].sum()), len(one))
-        numbers = share.mean, share.low, share.high, one["calibrated"].astype(float).mean(), one["chance"].mean()
-        rows.append((*key, len(one), *numbers))
-    return pd.DataFrame(rows, columns=[*by, "n", "right", "low", "high", "calibrated", "chance"])
+        chance = one["chance"].mean()
+        numbers = share.mean, share.low, share.high, one["calibrated"].astype(float).mean(), chance
+        rows.append((*key, len(one), *numbers, decision(share, chance)))
+    return pd.DataFrame(rows, columns=[*by, "n", "right", "low", "high", "calibrated", "chance", "decision"])
+
+
+def decision(share, chance):
+    """The rule of README.md."""
+    if share.low >= chance + 0.1:
+        return "done"
+    return "at chance" if share.low <= chance <= share.high else "partly done" if share.low > chance else "below chance"
 
 
 if __name__ == "__main__":

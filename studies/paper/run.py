@@ -100,7 +100,8 @@ def table(folder: Path) -> pd.DataFrame:
             for symbol in last["components"]
         }
         losses = {f"{symbol}_loss": loss for symbol, loss in last["components"].items()}
-        end = {"steps": logged[-1]["step"], "stopped": stopped(name, own), "loss": last["loss"]}
+        ended = (own / WEIGHTS).exists() or (own / DIVERGED).exists()
+        end = {"steps": logged[-1]["step"], "stopped": stopped(name, own), "ended": ended, "loss": last["loss"]}
         rows.append({"run": own.name, "preset": name, "seed": seed, **end, **falls, **losses})
     return pd.DataFrame(rows).convert_dtypes()
 

@@ -45,13 +45,13 @@ def test_inspect_finds_the_tasks_and_the_models_and_an_untrained_one_comes_to_ch
 def test_a_forced_choice_is_the_acceptable_answer_that_the_model_finds_most_likely(untrained, tmp_path) -> None:
     asked = {"model": "hooked/equations", "task_args": {"steps": 2, "samples": 6, "forced_choice": True}}
     evaluate("retrieval_interp/equations", **asked, log_dir=str(tmp_path), display="none")
-    row = results(logs_in(tmp_path)).iloc[0].to_dict()
-    assert (row["forced_choice"], row["right"], row["asked"]) == (True, 6, 6)
-    model, prompt, answers = language_model(str(untrained)), [5, 6, 7], [[1, 2, 3], [1, 2], [4], [1, 2]]
-    for answer, found in zip(answers, log_likelihoods(model, prompt, answers), strict=True):
-        after = (model(torch.tensor([prompt + answer[:n]]))[0, -1].log_softmax(dim=-1) for n in range(len(answer)))
-        by_hand = sum(one[token].item() for one, token in zip(after, answer, strict=True))
-        assert found == pytest.approx(by_hand, abs=1e-4)
+    assert results(logs_in(tmp_path)).iloc[0][["forced_choice", "right", "asked"]].tolist() == [True, 6, 6]
+    write_gpt2(tmp_path / "gpt2", EquationsTask(n_steps=3).tokenizer)  # read once, its keys kept
+    prompt, answers = [5, 6, 7], [[1, 2, 3], [1, 2], [4], [1, 2]]
+    for model in (language_model(str(untrained)), language_model(str(tmp_path / "gpt2"))):
+        for answer, found in zip(answers, log_likelihoods(model, prompt, answers), strict=True):
+            after = (model(torch.tensor([prompt + answer[:n]]))[0, -1].log_softmax(dim=-1) for n in range(len(answer)))
+            assert found == pytest.approx(sum(one[answer[n]].item() for n, one in enumerate(after)), abs=1e-4)
 
 
 def test_shots_are_other_questions_with_their_answers() -> None:
