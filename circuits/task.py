@@ -99,8 +99,16 @@ class Examples:
         return replace(self, inputs=self.counterfactual, counterfactual=None)
 
 
+class HasAll(type(Protocol)):  # type: ignore[misc]
+    """A Protocol that sees what ``__getattr__`` gives, as a module its parts; since 3.12 Python's own does not."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        names = getattr(cls, "__protocol_attrs__", None)
+        return super().__instancecheck__(instance) if names is None else all(hasattr(instance, n) for n in names)
+
+
 @runtime_checkable
-class Task(Protocol):
+class Task(Protocol, metaclass=HasAll):
     """Everything that this package needs to know about a task."""
 
     @property
@@ -260,7 +268,7 @@ class Layout:
 
 
 @runtime_checkable
-class LaidOut(Protocol):
+class LaidOut(Protocol, metaclass=HasAll):
     """A task with a layout of its roles, for ``flow_check``; its loss components are pieces of information, too."""
 
     @property

@@ -197,11 +197,8 @@ class Explorer(ipywidgets.VBox):
         circuit.check(self._test.roles, self.model.cfg.n_layers, self.model.cfg.n_heads)
 
     def _save(self) -> str:
-        """Write the circuit; a changed circuit does not keep the description of the first one.
-
-        Raises:
-            BadInput: the text is not the name of a file in a folder that exists; or the file exists and is no circuit,
-                which must not be lost.
+        """Write the circuit; a changed circuit does not keep the description of the first one. BadInput if the text is
+        not the name of a file in a folder that exists, or the file is no circuit, which must not be lost.
         """
         name, circuit, first = self.file.value.strip(), self.draft.circuit, self._past[0].circuit
         if Path(name).name in ("", "..") or "\0" in name or not (file := to_path(name)).parent.is_dir():

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 
 from circuits.errors import BadInput
 from circuits.roles import Roles
-from circuits.task import Examples
+from circuits.task import Examples, HasAll
 from circuits.utils.lazy import Deferred, torch
 
 if TYPE_CHECKING:
@@ -28,13 +28,8 @@ ENTRIES_AT_ONCE = 2**26
 AT_ONCE: ContextVar[int | None] = ContextVar("at once", default=None)  # the most sequences at once, if it was chosen
 
 
-class _HasAll(type(Protocol)):  # type: ignore[misc]
-    def __instancecheck__(cls, instance: Any) -> bool:  # Python's own does not see a module's parts since 3.12
-        return all(hasattr(instance, name) for name in cls.__annotations__)
-
-
 @runtime_checkable
-class Transformer(Protocol, metaclass=_HasAll):
+class Transformer(Protocol, metaclass=HasAll):
     """A HookedTransformer or a TransformerBridge.
 
     Attributes:
