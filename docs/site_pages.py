@@ -3,6 +3,7 @@
 from functools import cache
 from itertools import chain
 from pathlib import Path
+from re import findall
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -54,18 +55,24 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     pictures = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "studies").glob("*/*.png"))
     for name in chain(*beside().values(), pictures):
         files.append(File.generated(config, name, abs_src_path=str(ROOT / name)))
-    files.append(File.generated(config, "gallery.md", content=gallery(pictures)))
+    files.append(File.generated(config, "gallery.md", content=gallery()))
     return files
 
 
-def gallery(pictures: list[str]) -> str:
-    """The page of all figures, each with the title and the page of its study."""
+def gallery() -> str:
+    """The page of all figures, each below the title of its study, with the caption that it has there."""
     shown = ["# Figures", *(f"![{name}]({name})" for name in ("smollm2.png", "steps.png"))]
-    for name in pictures:
-        page = Path(name).parent / "README.md"
-        title = (ROOT / page).read_text(encoding="utf-8").split("\n", 1)[0].removeprefix("# ")
-        shown += [f"## {title}", f"[![{title}]({name})]({page.as_posix()})"]
+    for page in beside()["Studies"]:
+        text = (ROOT / page).read_text(encoding="utf-8")
+        figures = [(Path(page).parent / name, caption) for name, caption in captions(text).items()]
+        shown += ["#" + text.partition("\n")[0]] * bool(figures)
+        shown += [f"[![{caption}]({name.as_posix()})]({page})\n\n{caption}" for name, caption in figures]
     return "\n\n".join(shown) + "\n"
+
+
+def captions(text: str) -> dict[str, str]:
+    """What a page says of its pictures, by their names."""
+    return {name: " ".join(said.split()) for said, name in findall(r"!\[([^]]*)\]\(([^)]*)\)", text)}
 
 
 def on_post_build(config: MkDocsConfig) -> None:

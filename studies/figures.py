@@ -35,17 +35,6 @@ def peers(table: pd.DataFrame) -> go.Figure:
     return express.scatter(means, **named).update_traces(textposition=sides, cliponaxis=False)
 
 
-def paper(table: pd.DataFrame) -> go.Figure:
-    """Last validation loss of each symbol by number of layers (figure 4, with curriculum)."""
-    runs = table[table["preset"].str.startswith("figure4_ic") & table["ended"]]
-    runs = runs.assign(layers=runs["preset"].str[-1].astype(int)).drop(columns="loss")
-    rows = runs.melt("layers", [f"x{k}_loss" for k in range(1, 6)], "symbol", "loss")
-    rows = rows.groupby(["symbol", "layers"], as_index=False)["loss"].mean()  # over seeds
-    rows["symbol"] = rows["symbol"].str[:2]
-    lines = express.line(rows, x="layers", y="loss", color="symbol", markers=True, range_x=(0.5, 8.5), range_y=(0, 0.9))
-    return lines.add_hline(y=0.75, line_dash="dash", line_color="#767676", annotation_text="a guess")
-
-
 def recipe(table: pd.DataFrame) -> go.Figure:
     """The last validation loss, by preset and steps of warm-up."""
     rows = table.assign(warmup=table["warmup"].astype(str) + " steps")
@@ -93,12 +82,20 @@ def ladder(table: pd.DataFrame) -> go.Figure:
 FIGURES = {
     census: ("table.csv", 720, 360),
     peers: ("table.csv", 720, 360),
-    paper: ("table.csv", 720, 360),
     recipe: ("table.csv", 720, 360),
     tracr: ("table.csv", 720, 360),
     smollm2: ("peers.csv", 860, 620),
     ladder: ("places.csv", 1160, 560),
 }
+
+
+def take(picture: Path, html: str) -> None:
+    """Write a picture of what a page shows."""
+    with tempfile.TemporaryDirectory() as folder, new_page(viewport={"width": 1200, "height": 800}) as (page, _):
+        (Path(folder) / "figure.html").write_text(html, encoding="utf-8")
+        page.goto((Path(folder) / "figure.html").as_uri())
+        page.locator("body > *").first.screenshot(path=picture)
+
 
 if __name__ == "__main__":
     for draw, (table, width, height) in FIGURES.items():
@@ -109,8 +106,4 @@ if __name__ == "__main__":
         figure.update_layout(
             template="plotly_white", width=width, height=height, title=draw.__doc__, font_size=13, title_font_size=15
         )
-        with tempfile.TemporaryDirectory() as folder:
-            figure.write_html(Path(folder) / "figure.html")
-            with new_page() as (page, _):
-                page.goto((Path(folder) / "figure.html").as_uri())
-                page.locator(".js-plotly-plot").screenshot(path=study / "figure.png")
+        take(study / "figure.png", figure.to_html())

@@ -157,19 +157,22 @@ def drawing(
         | {"title": f"{head} is {rows[head]}" + PRESS[pressed], "beside": (beside or {}).get(head, ("", ""))}
         for head in top_down
     ]
-    drawn, said = [], set[str]()  # the same text stands at one arrow
-    for one, pairs in ends.items():
-        shares = [_share(attention, one.path.head, pair, roles) for pair in pairs if attention is not None]
+    drawn, said = [], dict[str, tuple[Head, float]]()  # the same text stands at one arrow
+    for one in sorted(ends, key=lambda one: (one.path.head, abs(place[ends[one][0][0]] - place[ends[one][0][1]]))):
+        head, pairs = one.path.head, ends[one]
+        shares = [float(attention[(*head, *map(roles.names.index, pair))]) for pair in pairs if attention is not None]
         seen = " to ".join(dict.fromkeys(f"{choose(shares):.2f}" for choose in (min, max))) if shares else ""
         title = (str(one.path), one.label, seen and f"attention {seen}", one.state)
         arrows = [
-            _arrow(place[target], place[source], low[one.path.head], share)
+            _arrow(place[target], place[source], low[head], share)
             for (source, target), share in zip(pairs, shares or [UNKNOWN] * len(pairs), strict=True)
         ]
-        label = f"{one.path.head} {one.label}".strip()
+        label, at = f"{head} {one.label}".strip(), arrows[0]["at"]
         name = {"path": one.path, "state": one.state, "label": label * (label not in said)}
-        said.add(label)
-        ink = FAINT if one.state == "removed" else colour(one.path.head)
+        if any(other == head and abs(x - at) < LETTER * len(label) for other, x in said.values()):
+            arrows[0] |= {"above": 20, "side": -arrows[0]["side"]}  # the longer arrow is above, too
+        said.setdefault(label, (head, at))
+        ink = FAINT if one.state == "removed" else colour(head)
         drawn.append({**name, "arrows": arrows, "ink": ink, "title": "; ".join(filter(None, title)) + PRESS[pressed]})
     sizes: dict[str, Any] = {"margin": MARGIN, "row": ROW, "box": BOX, "tip": TIP, "finger": FINGER, "left": left}
     sizes |= {"width": full_width(place, bool(beside)), "height": 3 * MARGIN + ROW * max(len(rows), 1)}
@@ -187,18 +190,13 @@ def _ends(path: AttentionPath, roles: Roles) -> tuple[tuple[str, str], ...]:
     return tuple(roles.adjacent) or tuple(zip(order[1:], order[:-1], strict=True))
 
 
-def _share(attention: Tensor, head: Head, ends: tuple[str, str], roles: Roles) -> float:
-    return float(attention[(*head, *map(roles.names.index, ends))])
-
-
 def _column(role: str) -> float:
     return max(COLUMN, LETTER * (len(role) + 2))
 
 
 def _arrow(x1: float, x2: float, low: float, share: float) -> dict[str, Any]:
     """Return an arrow from the bottom of a row to its top, and where its label stands."""
-    up, right = ROW - 6, x2 >= x1
-    length, angle = hypot(x2 - x1, up), degrees(atan2(-up, x2 - x1))
-    label = {"at": x1 + 0.62 * (x2 - x1) + (8 if right else -8), "anchor": "start" if right else "end"}
+    length, angle = hypot(x2 - x1, ROW - 6), degrees(atan2(6 - ROW, x2 - x1))
+    label = {"at": x1 + 0.62 * (x2 - x1), "side": 1 if x2 >= x1 else -1, "above": 0}
     width = THIN + (WIDE - THIN) * min(share, 1.0)
     return {"x": x1, "y": low - 3, "length": length, "angle": angle, "width": width, **label}
