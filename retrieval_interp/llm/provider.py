@@ -9,7 +9,7 @@ from inspect_ai.tool import ToolChoice, ToolInfo
 from transformer_lens.utilities import sample_logits
 
 from circuits.errors import BadInput
-from circuits.model.transformer import Transformer
+from circuits.model.transformer import Transformer, is_bridge
 from retrieval_interp.llm.continued import Continued
 from retrieval_interp.llm.forced import log_likelihoods
 from retrieval_interp.llm.tasks import CHOICES, MAX_TOKENS
@@ -18,7 +18,7 @@ from retrieval_interp.tasks.prompted import answer_ids, as_text, question_ids
 
 UNKNOWN_OPTIONS = ("top_p", "top_k", "stop_seqs", "num_choices", "frequency_penalty", "presence_penalty", "logit_bias")
 COLDEST = 1e-6  # below this temperature, the most likely token is taken
-AGAIN = 9  # answers that are drawn together if a question is asked once more
+TOGETHER = 10  # answers that are drawn at once: if a question is asked once more, or a model reads prompts once
 
 
 class HookedAPI(ModelAPI):
@@ -79,7 +79,7 @@ class HookedAPI(ModelAPI):
                 torch.manual_seed(config.seed)
                 self._drawn.pop(asked, None)
             if not self._drawn.get(asked):
-                n = AGAIN if asked in self._drawn else 1
+                n = TOGETHER if asked in self._drawn or is_bridge(model) else 1
                 warm = temperature if temperature >= COLDEST else 0.0
                 self._drawn[asked] = _written(Continued(model, read, n), min(wanted, left), ends, warm)
         written = self._drawn[asked].pop()

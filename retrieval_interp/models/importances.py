@@ -13,18 +13,18 @@ from typing import Any
 
 from circuits.circuit import Circuit, Head
 from circuits.errors import BadInput, real, whole
-from circuits.mechanisms.mechanism import Intact
+from circuits.mechanisms.mechanism import Idle, Intact
 from circuits.utils.files import read_text, to_path, write_atomically
 
 HEAD = re.compile(r"a([0-9]{1,6})\.h([0-9]{1,6})(?![0-9])")
-EXPECTED = "expected the JSON of a graph, with nodes such as a0.h3 or edges such as a0.h3->a5.h5<k>"
-LARGEST = 2**28  # bytes; all edges of GPT-2 small take 3 MB
+EXPECTED = "expected the JSON of a graph: its cfg (n_layers, n_heads), and nodes as a0.h3 or edges as a0.h3->a5.h5<k>"
+LARGEST, MOST = 2**28, 4096  # bytes, and layers or heads of a layer; all edges of GPT-2 small take 3 MB
 
 
 def read_heads(path: Path | str, n: int | None = None) -> Circuit:
-    """Return the heads of a graph of another tool as a circuit in which they are intact: ``validate`` judges it.
+    """Return the heads of a graph of another tool as a circuit in which they are intact, all others idle.
 
-    MLPs count as in every circuit: they stay. Of edges only the heads at their ends are taken.
+    ``validate`` judges it. MLPs stay, as in every circuit. Of edges only the heads at their ends are taken.
 
     Args:
         path: the JSON file.
@@ -38,21 +38,20 @@ def read_heads(path: Path | str, n: int | None = None) -> Circuit:
     text = read_text(path, "a graph of EAP-IG", LARGEST)
     try:
         graph = json.loads(text)
+        size = [range(whole(name, graph["cfg"][name], 1, MOST)) for name in ("n_layers", "n_heads")]
         named = graph.get("edges") or graph["nodes"]
         entries = [(head, one) for name, one in named.items() for head in heads_in(name)]
         marked = {head for head, one in entries if one.get("in_graph", False)}
         if n is not None:
             scores = [(head, abs(real(f"the score of {head}", one["score"]))) for head, one in entries]
-            size = dict(sorted(scores, key=lambda one: one[1]))  # the largest of a head is the last, and stays
-            n = whole("the number of heads", n, 1, len(size))
-            marked = {*sorted(size, key=lambda head: -size[head])[:n]}
+            largest = dict(sorted(scores, key=lambda one: one[1]))  # the largest of a head is the last, and stays
+            marked = {*sorted(largest, key=lambda head: -largest[head])[: whole("n", n, 1, len(largest))]}
     except (ValueError, LookupError, AttributeError, TypeError, RecursionError) as error:
         raise BadInput(f"{path}: {error.args[0] if isinstance(error, BadInput) else EXPECTED}") from error
     if not marked:
         raise BadInput(f"{path}: no head is in the graph; choose some by their scores, or {EXPECTED}")
-    return Circuit(
-        {head: Intact() for head in sorted(marked)}, name=path.stem, description=f"The heads of {path.name}."
-    )
+    heads = {Head(*one): Idle() for one in product(*size)} | dict.fromkeys(sorted(marked), Intact())
+    return Circuit(heads, name=path.stem, description=f"The heads of {path.name}; all others are idle.")
 
 
 def heads_in(name: str) -> list[Head]:

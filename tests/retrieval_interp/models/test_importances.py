@@ -4,7 +4,7 @@ from types import SimpleNamespace
 import pytest
 
 from circuits import Circuit, Head
-from circuits.mechanisms.mechanism import Intact
+from circuits.mechanisms.mechanism import Idle, Intact
 from retrieval_interp import read_heads, write_scores
 from tests.refusals import assert_refused
 
@@ -14,7 +14,8 @@ EDGES = {"input->a0.h0<q>": (False, 0.3), "a0.h0->a1.h10<v>": (True, -0.1), "a0.
 
 def written(tmp_path, nodes, edges):
     said = ({name: {"in_graph": a, "score": b} for name, (a, b) in graph.items()} for graph in (nodes, edges))
-    (tmp_path / "graph.json").write_text(json.dumps(dict(zip(("nodes", "edges"), said, strict=True))))
+    graph = {"cfg": {"n_layers": 2, "n_heads": 11}, "nodes": next(said), "edges": next(said)}
+    (tmp_path / "graph.json").write_text(json.dumps(graph))
     return tmp_path / "graph.json"
 
 
@@ -22,8 +23,9 @@ def written(tmp_path, nodes, edges):
     ("edges", "n", "heads"),
     [({}, None, ["L0H0"]), ({}, 2, ["L0H1", "L1H10"]), (EDGES, None, ["L0H0", "L1H10"]), (EDGES, 2, ["L0H0", "L0H1"])],
 )
-def test_the_heads_of_a_graph_are_intact(tmp_path, edges, n, heads):
-    assert read_heads(written(tmp_path, NODES, edges), n) == Circuit(dict.fromkeys(heads, Intact()))
+def test_the_heads_of_a_graph_are_intact_and_all_others_idle(tmp_path, edges, n, heads):
+    others = {f"L{layer}H{index}": Idle() for layer in range(2) for index in range(11)}
+    assert read_heads(written(tmp_path, NODES, edges), n) == Circuit(others | dict.fromkeys(heads, Intact()))
 
 
 def test_scores_that_are_written_are_read_again(tmp_path):
@@ -33,7 +35,7 @@ def test_scores_that_are_written_are_read_again(tmp_path):
     nodes = json.loads((tmp_path / "scores.json").read_text())["nodes"]
     expected = {"input": 2.0, "m0": 2.0, "m1": 2.0, "a0.h0": 0.5, "a0.h1": -2.0, "a1.h0": 0.0, "a1.h1": 1.0}
     assert {name: one.get("score") for name, one in nodes.items()} == {**expected, "logits": None}
-    assert [*read_heads(tmp_path / "scores.json", 2).heads] == [Head(0, 1), Head(1, 1)]
+    assert read_heads(tmp_path / "scores.json", 2).looking == (Head(0, 1), Head(1, 1))
     assert_refused("L1H1 has none", write_scores, tmp_path / "new.json", {**dict.fromkeys([*scores][:3], 1.0)}, cfg)
 
 
