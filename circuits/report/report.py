@@ -189,7 +189,7 @@ class Report(Result):
         return (*self.statements, letter)
 
     def outcome(self, statement: Statement) -> str:
-        """Return a decision in words: where no head is idle or left out, there is none to ablate: nothing is said."""
+        """Return a decision in words: where no head is idle or resampled, there is none to ablate: nothing is said."""
         empty = statement.name in ("faithful", "complete") and not self.faithfulness.random_heads
         return NOTHING if empty else statement.decision
 

@@ -27,7 +27,7 @@ def strip(report: Report) -> tuple[Fact, ...]:
     facts = [Fact(report.decision, whole + by_letter, "statements")]
     for one in report.all_statements:
         empty = report.outcome(one) == NOTHING
-        said = f"{one.name} {NOTHING} (no head is idle or left out)" if empty else one.name
+        said = f"{one.name} {NOTHING} (no head is idle or resampled)" if empty else one.name
         facts.append(Fact("empty" if empty else one.decision, said, one.name.replace(" ", "-")))
     if (flow := report.carries.flow) and flow.known_in:
         name, share = min(flow.known_in.items(), key=lambda item: item[1])

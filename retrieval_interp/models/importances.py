@@ -59,17 +59,18 @@ def heads_in(name: str) -> list[Head]:
     return [Head(int(layer), int(index)) for layer, index in HEAD.findall(name)]
 
 
-def write_scores(path: Path | str, scores: Mapping[Head, float], cfg: Any) -> None:
+def write_scores(path: Path | str, scores: Mapping[Head | str, float], cfg: Any) -> None:
     """Write the scores of all heads as MIB reads them; what has none (MLPs, the input) stays in every circuit.
 
     Args:
         path: the JSON file.
-        scores: the score of every head.
+        scores: the score of every head, such as ``L5H0``.
         cfg: the model's config: its number of layers and heads, and ``d_model``.
 
     Raises:
         BadInput: a head has no score, or the file cannot be written.
     """
+    scores = {Head.of(head): score for head, score in scores.items()}
     heads = [Head(*place) for place in product(range(cfg.n_layers), range(cfg.n_heads))]
     if missing := [head for head in heads if head not in scores]:
         raise BadInput(f"the scores: {missing[0]} has none; expected one for each of {len(heads)} heads")

@@ -46,8 +46,9 @@ PAGE_HEAD = """# The paper's claims
 One row for each claim. *n of N* counts the cases on which its rule was tested, runs or what the rule names, with
 Wilson's 95% interval; undecided cases are told, not counted. The verdict is of recipe `gpt` alone
 ([protocol](protocol.md)): *holds* if all cases meet the rule and are as many as the paper's, *at smaller scale* if
-they are fewer, *differs* if one does not, *not measured* if there is none. The rules of all rows were fixed before
-the runs of recipe `gpt`, and the weights of these runs are stored in `data/paper`. *Before* holds the same rules
+they are fewer, *differs* if one does not, *not measured* if no case decides it. The rules were fixed before the runs of
+recipe `gpt`, but for section 4, which needs other models. The weights of these runs are stored in `data/paper`; losses
+by layers are means over the last 100 steps. *Before* holds the same rules
 against two earlier recipes, whose runs were known by then: `literal`, the paper's without a warm-up ([its
 protocol](protocol_literal.md)), and `small`, fewer steps with a warm-up of its own. Their weights are not stored, but
 for four small models. `python studies/ledger/run.py` writes this page from the files; the command of a row makes what
@@ -259,7 +260,7 @@ def in_order() -> Row:
     runs = runs[~runs["preset"].str.contains("_nonic_") | runs["run"].str.contains("with_curriculum")]
     orders = falls(runs)
     at_once = orders.count("at once")
-    told = f"in {at_once} runs more two fell within the same 20 steps: undecided" if at_once else "none at once"
+    told = f"of {len(runs)} runs, those in which two or more fell; {at_once or 'no'} with two within 20 steps"
 
     def earlier(recipe: str) -> list[bool]:
         table = swept(recipe)

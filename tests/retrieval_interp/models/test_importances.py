@@ -31,7 +31,7 @@ def test_the_heads_of_a_graph_are_intact_and_all_others_idle(tmp_path, edges, n,
 def test_scores_that_are_written_are_read_again(tmp_path):
     cfg = SimpleNamespace(n_layers=2, n_heads=2, d_model=8)
     scores = {Head(0, 0): 0.5, Head(0, 1): -2.0, Head(1, 0): 0.0, Head(1, 1): 1.0}
-    write_scores(tmp_path / "scores.json", scores, cfg)
+    write_scores(tmp_path / "scores.json", {str(head): score for head, score in scores.items()}, cfg)
     nodes = json.loads((tmp_path / "scores.json").read_text())["nodes"]
     expected = {"input": 2.0, "m0": 2.0, "m1": 2.0, "a0.h0": 0.5, "a0.h1": -2.0, "a1.h0": 0.0, "a1.h1": 1.0}
     assert {name: one.get("score") for name, one in nodes.items()} == {**expected, "logits": None}
