@@ -1,0 +1,27 @@
+"""Do the first 30 heads of a method pass ``validate`` on IOI? ``judged.py`` writes ``judged.csv``."""
+
+from pathlib import Path
+
+import pandas as pd
+
+from circuits import validate
+from retrieval_interp import on_task, read_heads
+
+HERE = Path(__file__).parent
+METHODS = ("EAP-IG_nodes", "output_ablation", "gates")
+N_HEADS, THRESHOLD, N_EXAMPLES = 30, 0.038, 512  # as our circuit has, and its threshold
+
+if __name__ == "__main__":
+    model, task = on_task("smollm2", "ioi", "kl")
+    rows = []
+    for method in METHODS:
+        circuit = read_heads(HERE / "scores" / f"ioi_{method}.json", n=N_HEADS)
+        report = validate(model, task, circuit, n_examples=N_EXAMPLES, threshold=THRESHOLD)
+        said = {one.name: one.decision for one in report.statements}
+        losses = {"replaced": report.combined} | report.faithfulness.ablations
+        numbers = {f"nats, {kind}": round(one.loss.mean, 3) for kind, one in losses.items()}
+        measured = {f"logit difference, {kind}": one.loss.measures["logit difference"] for kind, one in losses.items()}
+        shown = {what: round(value, 2) for what, value in measured.items()}
+        rows.append({"method": method, "decision": report.decision, **said, **numbers, **shown})
+        pd.DataFrame(rows).to_csv(HERE / "judged.csv", index=False)
+        print(rows[-1], flush=True)
