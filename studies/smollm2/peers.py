@@ -129,13 +129,12 @@ def scored(model, name):
 
 
 def write_prompts(model, path):
-    """Write the prompts of the scores as tokens, with the position and the tokens of the answers."""
+    """Write the prompts of the scores as tokens, with the positions and the tokens of the answers."""
     written = {}
     for name in TASKS:
         examples = language_task(name, model.tokenizer).examples(N, SEED)
-        end = examples.roles["end"][:, -1]  # of several instances, the last
-        own = {"clean": examples.inputs, "corrupted": examples.counterfactual, "end": end}
-        own["answers"] = examples.targets[:, -1, :, 0]
+        own = {"clean": examples.inputs, "corrupted": examples.counterfactual, "end": examples.roles["end"]}
+        own["answers"] = examples.targets[..., 0]  # [prompt, instance, right and wrong]
         written[name] = {what: one.tolist() for what, one in own.items()}
     Path(path).write_text(json.dumps(written))
 

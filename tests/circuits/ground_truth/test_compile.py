@@ -32,8 +32,7 @@ def test_the_compiled_model_attends_exactly_along_the_paths():
     for layer in range(3):
         wanted = dict(TWO_STEPS.heads[Head(layer, 0)].paths)
         for i, source in enumerate(roles):
-            target = wanted.get(source, source)
-            assert attention[layer, 0, i, roles.index(target)] == pytest.approx(1.0, abs=1e-4)
+            assert attention[layer, 0, i, roles.index(wanted.get(source, source))] == pytest.approx(1.0, abs=1e-4)
 
 
 def test_without_a_path_the_answer_that_it_carries_is_missing():
