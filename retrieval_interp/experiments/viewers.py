@@ -13,11 +13,7 @@ from circuits.viewer import Frame, Viewer, attention_frame
 
 @entrance
 def over_training(
-    models: Any,
-    examples: Examples,
-    example: int = 0,
-    layer: int | None = None,
-    head: int | None = None,
+    models: Any, examples: Examples, example: int = 0, layer: int | None = None, head: int | None = None
 ) -> Viewer:
     """Show attention on one example at several training steps, with a slider.
 

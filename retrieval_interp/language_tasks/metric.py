@@ -29,15 +29,7 @@ from circuits.model.layers import Layers, layers
 from circuits.model.transformer import Transformer, sequences_at_once
 from circuits.task import Examples
 from circuits.utils.lazy import torch, transformers
-from retrieval_interp.language_tasks.language_task import (
-    END,
-    NONE,
-    LanguageTask,
-    Metric,
-    TokenAnswers,
-    at_end,
-    exact,
-)
+from retrieval_interp.language_tasks.language_task import END, NONE, LanguageTask, Metric, TokenAnswers, at_end, exact
 
 MEASURED_ON = 128  # prompts on which the model is measured with and without its heads
 MEASURES = ("logit difference", "top-1", "KL")

@@ -13,7 +13,7 @@ from typing import Any
 
 from circuits.circuit import Circuit, Head
 from circuits.errors import BadInput, real, whole
-from circuits.mechanisms.mechanism import Idle, Intact
+from circuits.mechanisms.mechanism import Idle, Intact, Mechanism
 from circuits.utils.files import read_text, to_path, write_atomically
 
 HEAD = re.compile(r"a([0-9]{1,6})\.h([0-9]{1,6})(?![0-9])")
@@ -27,31 +27,40 @@ def read_heads(path: Path | str, n: int | None = None) -> Circuit:
     ``validate`` judges it. MLPs stay, as in every circuit. Of edges only the heads at their ends are taken.
 
     Args:
-        path: the JSON file.
+        path: the JSON file. If its heads have scores of their own, these and their marks count, else the edges.
         n: take the heads with the ``n`` largest scores, by size; of edges, a head has that of its largest edge. By
-            default those that the file marks: at an edge in the graph, or, in a file without edges, themselves.
+            default those that the file marks: themselves, or at an edge in the graph.
 
     Raises:
-        BadInput: the file is no such graph, or has no such heads.
+        BadInput: the file is no such graph, marks no head or all, or the scores at the ``n``-th place are equal.
     """
     path = to_path(path)
     text = read_text(path, "a graph of EAP-IG", LARGEST)
     try:
         graph = json.loads(text)
         size = [range(whole(name, graph["cfg"][name], 1, MOST)) for name in ("n_layers", "n_heads")]
-        named = graph.get("edges") or graph["nodes"]
+        nodes, edges = graph.get("nodes") or {}, graph.get("edges")
+        named = edges if edges and not any("score" in nodes[name] for name in nodes if heads_in(name)) else nodes
         entries = [(head, one) for name, one in named.items() for head in heads_in(name)]
-        marked = {head for head, one in entries if one.get("in_graph", False)}
+        if beyond := [head for head, _ in entries if head.layer not in size[0] or head.index not in size[1]]:
+            raise BadInput(f"{beyond[0]} is beyond the {len(size[0])} layers of {len(size[1])} heads of its cfg")
+        marked = {head for head, one in entries if {True: True, False: False}[one.get("in_graph", False)]}
         if n is not None:
             scores = [(head, abs(real(f"the score of {head}", one["score"]))) for head, one in entries]
             largest = dict(sorted(scores, key=lambda one: one[1]))  # the largest of a head is the last, and stays
-            marked = {*sorted(largest, key=lambda head: -largest[head])[: whole("n", n, 1, len(largest))]}
+            order = sorted(largest, key=lambda head: -largest[head])
+            marked = {*order[: whole("n", n, 1, len(order))]}
+            if len({largest[head] for head in order[n - 1 : n + 1]}) == 1 and n < len(order):
+                raise BadInput(f"{order[n - 1]} and {order[n]} have the same score; choose another n than {n}")
     except (ValueError, LookupError, AttributeError, TypeError, RecursionError) as error:
         raise BadInput(f"{path}: {error.args[0] if isinstance(error, BadInput) else EXPECTED}") from error
-    if not marked:
-        raise BadInput(f"{path}: no head is in the graph; choose some by their scores, or {EXPECTED}")
-    heads = {Head(*one): Idle() for one in product(*size)} | dict.fromkeys(sorted(marked), Intact())
-    return Circuit(heads, name=path.stem, description=f"The heads of {path.name}; all others are idle.")
+    heads: dict[Head, Mechanism] = {Head(*one): Idle() for one in product(*size)}
+    if len(marked) in (0, len(heads)) and n is None:
+        raise BadInput(
+            f"{path}: {'all heads are' if marked else 'no head is'} in the graph; read_heads chooses by scores"
+        )
+    heads |= dict.fromkeys(sorted(marked), Intact())
+    return Circuit(heads, path.stem, f"The heads of {path.name}; all others are idle.")
 
 
 def heads_in(name: str) -> list[Head]:
@@ -60,7 +69,7 @@ def heads_in(name: str) -> list[Head]:
 
 
 def write_scores(path: Path | str, scores: Mapping[Head | str, float], cfg: Any) -> None:
-    """Write the scores of all heads as MIB reads them; what has none (MLPs, the input) stays in every circuit.
+    """Write the scores of all heads as MIB reads them; what has no score (MLPs, the input) stays in every circuit.
 
     Args:
         path: the JSON file.
@@ -74,10 +83,9 @@ def write_scores(path: Path | str, scores: Mapping[Head | str, float], cfg: Any)
     heads = [Head(*place) for place in product(range(cfg.n_layers), range(cfg.n_heads))]
     if missing := [head for head in heads if head not in scores]:
         raise BadInput(f"the scores: {missing[0]} has none; expected one for each of {len(heads)} heads")
-    most = max(abs(real(f"the score of {head}", scores[head])) for head in heads)
-    always = ["input", *(f"m{layer}" for layer in range(cfg.n_layers))]
-    nodes = {name: {"in_graph": True, "score": most} for name in always}
-    nodes |= {f"a{head.layer}.h{head.index}": {"in_graph": True, "score": float(scores[head])} for head in heads}
+    nodes: dict[str, Any] = {name: {"in_graph": True} for name in ("input", *(f"m{n}" for n in range(cfg.n_layers)))}
+    for head in heads:
+        nodes[f"a{head.layer}.h{head.index}"] = {"in_graph": True, "score": real(f"the score of {head}", scores[head])}
     sizes = {name: getattr(cfg, name) for name in ("n_layers", "n_heads", "d_model")}
     sizes["parallel_attn_mlp"] = bool(getattr(cfg, "parallel_attn_mlp", False))
     graph = {"cfg": sizes, "nodes": {**nodes, "logits": {"in_graph": True}}, "edges": {}}

@@ -102,7 +102,7 @@ def where_heads_look(model, repeated, facts):
 
 
 def ablated(model, tasks):
-    """The loss of each task (1 - share of the logit difference) with some heads at their average patterns."""
+    """The share of the model's logit difference on the same prompts with some heads at their average patterns."""
     induction = [*load_circuit(INDUCTION).looking]
     for task in tasks:
         means, examples = averages(model, task, SEED, 256), task.examples(N, SEED)
@@ -112,17 +112,24 @@ def ablated(model, tasks):
         shown = role_attention(model, task.examples(N, SEED + 1))[..., roles.index(END), answer]
         most = sorted(heads, key=lambda head: -shown[head])[: len(induction)]
         sets = {"induction circuit": induction, "most attention to the answer": most} | {
-            f"random {k}": random.Random(k).sample(heads, len(induction)) for k in range(DRAWS)
+            f"random {k}": random.Random(k).sample([head for head in heads if head not in induction], len(induction))
+            for k in range(DRAWS)
         }
         fixed = [Circuit({head: means.patterns[head] for head in some}) for some in sets.values()]
         alone = [Circuit({h: p for h, p in means.patterns.items() if h not in some}) for some in sets.values()]
-        losses = evaluate(model, task, examples, [*fixed, *alone], averages=means).mean(dim=(1, 2)).tolist()
-        for name, some, lost, kept in zip(sets, sets.values(), losses, losses[len(sets) :], strict=False):
+        left = 1 - evaluate(model, task, examples, [Circuit(), *fixed, *alone], averages=means).mean(dim=2)
+        own, share = left[0], (left.mean(dim=1) / left[0].mean())[1:, None]  # left: [circuit, example]
+        errors = ((left[1:] - share * own) / own.mean()).std(dim=1) / len(examples) ** 0.5  # of a ratio, paired
+        shares, deviations = (one.reshape(2, -1).T.tolist() for one in (share, errors))
+        for (name, some), (lost, stays), (lost_se, stays_se) in zip(sets.items(), shares, deviations, strict=True):
             yield {
                 "task": task.task.name + getattr(task.task, "link", ""),
                 "heads": name,
-                "share left without them": 1 - lost,
-                "share kept by them alone": 1 - kept,
+                "share left without them": lost,
+                "its se": lost_se,
+                "share kept by them alone": stays,
+                "their se": stays_se,
+                "logit difference": own.mean().item() * task.whole,
                 "which": " ".join(map(str, sorted(some))),
             }
 

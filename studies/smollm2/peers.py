@@ -1,11 +1,12 @@
 """Which method finds the heads of IOI and induction in SmolLM2? ``peers.py [--prompts FILE] [TASK ...]``.
 
-Every method gives each of 270 heads a score, from the same prompts. The k heads with the largest scores then stay, all
-others are replaced, and the logit difference is measured on other prompts, in two ways: the others write what they
-write on the counterfactual prompt (as MIB patches), or they attend as on average (as ``discover`` replaces).
-Faithfulness is (d(k) - d(none)) / (d(model) - d(none)); CPR is the area under it, CMD that between it and 1, over k as
-a share of all heads. ``peers.csv`` has the curves; ``scores/`` the scores as MIB reads them, and those that CircuitKit
-gave (``circuitkit_scores.py``; ``--prompts`` writes what it reads). README.md has the rule.
+Every method gives each of 270 heads a score, from the same prompts: how much the loss rises without the head. The k
+heads with the largest scores then stay, by sign (for CPR) or by size (for CMD, as MIB), all others are replaced, and
+the logit difference is measured on other prompts, in two ways: the others write what they write on the counterfactual
+prompt (as MIB patches), or they attend as on average (as ``discover`` replaces). Faithfulness is (d(k) - d(none)) /
+(d(model) - d(none)); CPR is the area under it, CMD that between it and 1, over k as a share of all heads.
+``peers.csv`` has the curves; ``scores/`` the scores as MIB reads them, and those that CircuitKit gave
+(``circuitkit_scores.py``; ``--prompts`` writes what it reads). README.md has the rule.
 """
 
 import json
@@ -13,6 +14,7 @@ import random
 import resource
 import sys
 import time
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +39,7 @@ SEED, TESTED = 301, (302, 303, 304)  # of the prompts of the scores, and of thos
 N = 64  # prompts of either seed
 TASKS = ("ioi", "induction")
 KEPT = (0, 1, 3, 5, 8, 14, 20, 27, 40, 54, 81, 108, 135, 189, 270)
-HERE, NAMED = Path(__file__).parent, ["task", "method", "replaced", "seed"]
+HERE, NAMED = Path(__file__).parent, ["task", "method", "replaced", "seed", "order"]
 
 
 def heads_of(model):
@@ -141,18 +143,18 @@ def write_prompts(model, path):
 
 def curves(model, name, known):
     """Yield, for each method, way of replacing and seed that is not known, a row for each number of heads that stay."""
-    found = [*scored(model, name)]
+    found = [one for one in scored(model, name) if not one[0].startswith("CircuitKit")]  # in the order of ours
     for seed in TESTED:
         task = MetricTask.of(model, language_task(name, model.tokenizer), Metric.logit_difference, seed=seed)
         means = averages(model, task, seed, 256)
         test = SequentialTest(model, task, task.examples(N, seed), 0.05, means)
         (own,) = test.measure([Circuit()], N)
         for way, replaced in (("resample", dict.fromkeys(heads_of(model), Resample())), ("pattern", means.patterns)):
-            for method, scores, took in found:
-                named = {"task": name, "method": method, "replaced": way, "seed": seed}
-                if tuple(named.values()) in known:
+            for (method, scores, took), by in product(found, ("size", "sign")):
+                named = {"task": name, "method": method, "replaced": way, "seed": seed, "order": by}
+                order = sorted(scores, key=lambda head: -abs(scores[head]) if by == "size" else -scores[head])
+                if tuple(named.values()) in known or (by == "sign" and min(scores.values()) >= 0):  # the same order
                     continue
-                order = sorted(scores, key=lambda head: -abs(scores[head]))
                 stay = [Circuit({head: replaced[head] for head in order[k:]}) for k in KEPT]
                 seen = [loss.measures["logit difference"] for loss in test.measure(stay, N)]
                 none, whole = seen[0], own.measures["logit difference"]
@@ -170,13 +172,18 @@ def curves(model, name, known):
 
 
 def areas(table):
-    """Return CPR and CMD of every method, averaged over seeds."""
+    """Return CPR (by sign, where scores have one) and CMD (by size) of every method, over seeds."""
     rows = []
     for key, one in table.groupby(["task", "replaced", "method", "seed"], sort=False):
-        x, y = one["heads"] / one["heads"].max(), one["faithfulness"]
-        rows.append((*key, np.trapezoid(y, x), np.trapezoid((1 - y).abs(), x)))
-    made = pd.DataFrame(rows, columns=["task", "replaced", "method", "seed", "CPR", "CMD"])
-    return made.groupby(["task", "replaced", "method"], sort=False)[["CPR", "CMD"]].agg(["mean", "min", "max"])
+        area = {by: [own["heads"] / own["heads"].max(), own["faithfulness"]] for by, own in one.groupby("order")}
+        x, y = area.get("sign", area["size"])
+        cpr = np.trapezoid(y, x)
+        x, y = area["size"]
+        rows.append((*key, cpr, np.trapezoid((1 - y).abs(), x), "sign" in area))
+    made = pd.DataFrame(rows, columns=["task", "replaced", "method", "seed", "CPR", "CMD", "signed"])
+    return made.groupby(["task", "replaced", "method", "signed"], sort=False)[["CPR", "CMD"]].agg(
+        ["mean", "min", "max"]
+    )
 
 
 if __name__ == "__main__":

@@ -60,8 +60,7 @@ def test_replaced_heads_do_what_hooks_would_do(both_ways):
     circuit = Circuit({Head(0, 0): BACKWARDS, Head(0, 1): "uniform", Head(1, 0): average})
     patterns = {(0, 0): torch.eye(4).flip(0), (0, 1): torch.full((4, 4), 0.25), (1, 0): average.weights}
     expected, seen = plain_losses(both_ways, AnyTokens(), examples, patterns), role_attention(both_ways, examples)
-    losses = evaluate(both_ways, AnyTokens(), examples, [circuit])[0]
-    assert losses == pytest.approx(expected, abs=1e-5)
+    assert evaluate(both_ways, AnyTokens(), examples, [circuit])[0] == pytest.approx(expected, abs=1e-5)
     assert seen.sum(dim=-1) == pytest.approx(torch.ones(2, 2, 4), abs=1e-5)
 
 

@@ -105,5 +105,4 @@ def test_a_circuit_with_soft_intact_and_first_heads_is_the_same_after_a_file(tmp
 
 def test_a_head_that_is_named_intact_computes_what_an_unnamed_one_does(random_model, chains):
     examples, named = chains.examples(8, seed=0), Circuit({"L0H0": "uniform", "L1H0": "intact"})
-    found = evaluate(random_model, chains, examples, [named, named.without_heads(["L1H0"])])
-    assert torch.equal(*found)
+    assert torch.equal(*evaluate(random_model, chains, examples, [named, named.without_heads(["L1H0"])]))

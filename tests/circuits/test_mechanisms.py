@@ -26,8 +26,7 @@ def test_a_mechanism_gives_its_pattern(mechanism, rows):
 def test_rows_on_no_path_follow_elsewhere():
     identity = OneHot({"query": "one"}, elsewhere="identity").pattern(ROLES, 4)[0]
     assert identity.tolist() == [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [1, 0, 0, 0]]
-    uniform = OneHot({"query": "one"}, elsewhere="uniform").pattern(ROLES, 4)[0]
-    assert uniform[1].tolist() == [0.5, 0.5, 0, 0]
+    assert OneHot({"query": "one"}, elsewhere="uniform").pattern(ROLES, 4)[0][1].tolist() == [0.5, 0.5, 0, 0]
 
 
 def test_a_row_taken_from_its_path_becomes_uniform_and_the_others_stay():

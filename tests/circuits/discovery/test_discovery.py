@@ -229,5 +229,4 @@ def test_a_head_that_always_attends_to_one_position_gets_it_as_its_row_and_not_t
     assert seen.rows[head]["query", "pair1.second"].condition is not None
     assert seen.positions(head) == {"query": "position 3"}
     assert seen.positions(path.head) == {}
-    found = discover(model, task, n_examples=128)
-    assert found.circuit.heads[head].rows == (("query", "position 3"),)
+    assert discover(model, task, n_examples=128).circuit.heads[head].rows == (("query", "position 3"),)

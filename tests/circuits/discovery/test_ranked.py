@@ -166,8 +166,7 @@ OVER = [-0.6, -0.4, -0.3]  # of circuits with paths: better than the model, so t
 
 
 @pytest.mark.parametrize(
-    ("with_paths", "n_looking"),
-    [([0.3, 0.2, 0.05], 2), ([-0.05] * 3, 0), (OVER, 4), ([0.9, 0.8, 0.7], 4)],
+    ("with_paths", "n_looking"), [([0.3, 0.2, 0.05], 2), ([-0.05] * 3, 0), (OVER, 4), ([0.9, 0.8, 0.7], 4)]
 )
 def test_gates_settle_from_the_smallest_low_circuit_of_either_run(planted, monkeypatch, with_paths, n_looking):
     """Circuits of the run without paths have 3, 4 and 5 heads that look, and an excess of 0.5, 0.05 and 0.01."""

@@ -107,6 +107,5 @@ def test_numbers_of_any_library_are_taken_as_pythons(model):
     settings = {"n_examples": np.int64(32), "seed": torch.tensor(1), "threshold": np.float32(0.5)}
     metadata = {"seed": np.int64(3), "rate": torch.tensor(0.5), "heads": (np.int32(1), 2)}
     report = validate(model, Copying(), CIRCUIT, **settings).about(metadata)
-    again = validate(model, Copying(), CIRCUIT, n_examples=32, seed=1, threshold=0.5)
-    assert report.combined == again.combined
+    assert report.combined == validate(model, Copying(), CIRCUIT, n_examples=32, seed=1, threshold=0.5).combined
     assert report.metadata == {"seed": 3, "rate": 0.5, "heads": [1, 2]}

@@ -15,8 +15,7 @@ def small_blocks(monkeypatch):
 
 
 def test_the_first_block_is_what_the_task_gives(task):
-    sample = Sample(task, 10, seed=3)
-    assert torch.equal(sample.take(slice(2, 10)).inputs, task.examples(10, seed=3).inputs[2:])
+    assert torch.equal(Sample(task, 10, seed=3).take(slice(2, 10)).inputs, task.examples(10, seed=3).inputs[2:])
 
 
 @pytest.mark.usefixtures("small_blocks")
@@ -28,8 +27,7 @@ def test_no_more_than_one_block_is_drawn_at_once_and_none_twice(task, drawn):
     assert [n for n, _ in asked] == [4, 4, 4, 4, 2, 2]  # each block, and the other inputs for resampling
     assert len({seed for _, seed in asked}) == 6
     assert asked[0] == (4, 3)
-    again = Sample(task, 10, seed=3)
-    assert torch.equal(again.take(slice(8, 10)).inputs, taken[2].inputs)  # in whatever order
+    assert torch.equal(Sample(task, 10, seed=3).take(slice(8, 10)).inputs, taken[2].inputs)  # in whatever order
 
 
 @given(st.integers(0, 60_000), st.integers(0, 60_000))

@@ -226,8 +226,7 @@ def test_the_split_is_at_the_role_whose_labels_make_the_difference():
     roles = ChainTask(1).examples(4, seed=0).roles  # query, pair1.first, pair1.second
     lost = torch.tensor([[0.5, 0.5, 0.5], [0.0, 1.0, float("nan")], [0.0, 1.0, float("nan")]]).expand(4, -1, -1)
     assert ByLabel.of(lost, roles).role == "pair1.first"
-    split = ByLabel.of(lost, roles, {"pair1.second", "query"})
-    assert str(split) == "by slot of pair1.second 0: 0.00, 1: 1.00"
+    assert str(ByLabel.of(lost, roles, {"pair1.second", "query"})) == "by slot of pair1.second 0: 0.00, 1: 1.00"
 
 
 def test_every_instance_gets_the_content_of_another_one():

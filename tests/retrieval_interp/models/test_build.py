@@ -25,8 +25,7 @@ def test_its_state_loads_strictly_into_a_stock_hooked_transformer_and_computes_t
     stock = HookedTransformer(small.cfg)
     stock.load_state_dict(small.state_dict(), strict=True)
     x = TASK.examples(3, 0).inputs
-    residual = x @ stock.W_E
-    assert torch.allclose(stock(residual, start_at_layer=0), small(x), atol=1e-6)
+    assert torch.allclose(stock(x @ stock.W_E, start_at_layer=0), small(x), atol=1e-6)
 
 
 def test_run_with_cache_hooks_and_start_at_layer_just_work(small):

@@ -50,8 +50,7 @@ def test_files_by_other_code_may_leave_out_hooked_transformers_constants(folder)
     tensors, _ = load_tensors(folder / "model.safetensors")
     kept = {name: t for name, t in tensors.items() if not name.endswith(("mask", "IGNORE", "W_pos"))}
     save_file(kept, folder / "model.safetensors")
-    x = TASK.examples(3, 0).inputs
-    assert load_model(folder)[0](x).isfinite().all()
+    assert load_model(folder)[0](TASK.examples(3, 0).inputs).isfinite().all()
 
 
 def test_load_takes_a_path_and_gives_the_circuit_where_there_is_one(folder):

@@ -33,5 +33,4 @@ def test_a_wrong_answer_at_one_query_is_the_loss_of_the_chain_that_is_asked_ther
 def test_only_the_chain_that_is_asked_about_has_a_loss_in_the_equations():
     examples = TASKS[-1].examples(4, 0)
     outputs = torch.zeros(4, examples.inputs.shape[1], TASKS[-1].d_output)
-    each = TASKS[-1].instance_losses(outputs, examples)
-    assert (~each.isnan()).tolist() == [[[True], *[[False]] * 3]] * 4
+    assert (~TASKS[-1].instance_losses(outputs, examples).isnan()).tolist() == [[[True], *[[False]] * 3]] * 4

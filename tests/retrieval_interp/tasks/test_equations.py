@@ -66,11 +66,9 @@ def test_training_losses_vanish_where_every_target_is_hit_and_only_there() -> No
     for kind in (VARIABLE, VALUE, WORD):
         wanted = examples.targets[..., kind]
         hit = outputs.scatter(2, wanted.clamp(min=0)[..., None], 50.0)
-        losses = TASK.training_losses(hit, examples)
-        assert losses[:, kind].max() < 1e-6
+        assert TASK.training_losses(hit, examples)[:, kind].max() < 1e-6
     guessing = TASK.training_losses(outputs, examples).mean(dim=0)
-    sizes = torch.tensor([6.0, 2.0, float(TASK.d_output)])
-    assert guessing.allclose(sizes.log())
+    assert guessing.allclose(torch.tensor([6.0, 2.0, float(TASK.d_output)]).log())
 
 
 def test_the_tokenizer_gives_back_what_it_was_given_and_knows_what_it_does_not() -> None:

@@ -73,8 +73,7 @@ def test_validation_examples_never_overlap_a_training_set_even_with_the_same_see
     task = RetrievalTask(n_steps=1, n_chains=1, n_dims=2)
     seen = {tuple(row) for row in task.training_set(5_000, seed=7).symbols.flatten(1).tolist()}
     for seed in (0, 7):
-        fresh = task.draw(5_000, RngStream.EVALUATION, seed).symbols.flatten(1).tolist()
-        assert seen.isdisjoint(map(tuple, fresh))
+        assert seen.isdisjoint(map(tuple, task.draw(5_000, RngStream.EVALUATION, seed).symbols.flatten(1).tolist()))
 
 
 def test_the_same_seed_draws_the_same_and_global_generators_are_left_alone():

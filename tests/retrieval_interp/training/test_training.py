@@ -120,8 +120,7 @@ def test_a_run_that_is_there_is_loaded_and_another_one_is_refused(tmp_path, monk
     (record,) = records(tmp_path)  # however short the run was
     assert record["step"] == 5
     monkeypatch.setattr(training, "train_run", lambda *_: pytest.fail("nothing is to be trained"))
-    again = train("micro", tmp_path, device="cpu", **changes)
-    assert (again.model.W_E == model.W_E).all()
+    assert (train("micro", tmp_path, device="cpu", **changes).model.W_E == model.W_E).all()
     for other in ({"steps": 5}, {**changes, "seed": 5}, {**changes, "lr": 0.1}):
         assert_refused("choose another folder", train, "micro", tmp_path, device="cpu", **other)
 
