@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, fields
 from itertools import islice
 from typing import ClassVar
 
@@ -65,9 +65,9 @@ class Formulation(ABC):
                 if question.prompt not in seen:
                     break
             else:
-                raise BadInput(
-                    f"{self.name}: of this size only {len(seen)} different questions were found; ask for no more"
-                )
+                size = ", ".join(f"{one.name} {getattr(self, one.name)}" for one in fields(self))
+                said = f"only {len(seen)} different questions were found, and none in {TRIES} more draws"
+                raise BadInput(f"{self.name} ({size}): {said}; ask for fewer, those solved before included")
             seen.add(question.prompt)
             yield question
 
