@@ -101,6 +101,8 @@ def ask(
         models = list(dict.fromkeys(name if "/" in name else f"hooked/{name}" for name in model or []))
         if far := [name for name in models if forced_choice and not name.startswith("hooked/")]:
             raise BadInput(f"--forced-choice reads the probabilities of a model of hooked/; got {far[0]}")
+        if forced_choice and temperature is not None:
+            raise BadInput("--forced-choice samples nothing; leave out --temperature")
         config = {"max_tokens": max_tokens, "temperature": temperature}
         try:
             logs, missing = run.ask(tasks, models, out / "logs", quiet=as_json, **config)

@@ -72,7 +72,7 @@ def test_prompts_shows_one_or_all(capsys) -> None:  # type: ignore[no-untyped-de
         (["ask", "--from-logs", "/nowhere"], "/nowhere: no such folder"),
         (["ask", "--model", "mockllm/model", "--steps", "1-99999999"], "expected numbers from 1 to 100"),
         (["ask", "--model", "mockllm/model", "--steps", "3-1"], "steps '3-1'; expected numbers from 1 to 100"),
-        (["ask", "--model", "mockllm/model", "--steps", "many"], "steps 'many'"),
+        (["ask", "--model", "equations", "--forced-choice", "--temperature", 1], "leave out --temperature"),
         (["ask", "--model", "mockllm/model", "--formulations", "riddles"], "unknown formulation 'riddles'"),
         (["ask", "--model", "mockllm/model", "--formulations", "kingdoms", "--chains", 9], "n_chains is 9"),
         (["ask", "--model", "nosuch/model", "--formulations", "kingdoms"], "nosuch"),
