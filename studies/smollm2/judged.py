@@ -8,7 +8,7 @@ from circuits import validate
 from retrieval_interp import on_task, read_heads
 
 HERE = Path(__file__).parent
-METHODS = ("EAP-IG_nodes", "output_ablation", "gates")
+METHODS = ("EAP-IG_nodes", "gates", "output_ablation")
 N_HEADS, THRESHOLD, N_EXAMPLES = 30, 0.038, 512  # as our circuit has, and its threshold
 
 if __name__ == "__main__":
