@@ -189,8 +189,9 @@ class Report(Result):
         return (*self.statements, letter)
 
     def outcome(self, statement: Statement) -> str:
-        """Return a decision in words: where no head is idle or resampled, there is none to ablate: nothing is said."""
+        """Return a decision in words: without a head that is idle or resampled, or without paths, nothing is said."""
         empty = statement.name in ("faithful", "complete") and not self.faithfulness.random_heads
+        empty |= statement.name == "carries" and not (self.carries.flow or self.carries.self_consistency)
         return NOTHING if empty else statement.decision
 
     @property

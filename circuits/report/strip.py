@@ -21,13 +21,14 @@ class Fact(NamedTuple):
 
 
 def strip(report: Report) -> tuple[Fact, ...]:
-    """Return the facts. *Faithful* and *complete* say nothing where every head is named: there is none to ablate."""
+    """Return the facts; a statement says nothing where there is no head to ablate, or no path to follow."""
     by_letter = ", by Appendix E to the letter" if report.protocol == "paper" else ""
     whole = {"undecided": "undecided whether the circuit holds"}.get(report.decision, f"the circuit {report.decision}")
     facts = [Fact(report.decision, whole + by_letter, "statements")]
     for one in report.all_statements:
         empty = report.outcome(one) == NOTHING
-        said = f"{one.name} {NOTHING} (no head is idle or resampled)" if empty else one.name
+        why = "no path between roles" if one.name == "carries" else "no head is idle or resampled"
+        said = f"{one.name} {NOTHING} ({why})" if empty else one.name
         facts.append(Fact("empty" if empty else one.decision, said, one.name.replace(" ", "-")))
     if (flow := report.carries.flow) and flow.known_in:
         name, share = min(flow.known_in.items(), key=lambda item: item[1])
