@@ -14,7 +14,8 @@ from circuits.checks.experiment import Experiment
 from circuits.figures.page import render
 from circuits.model.transformer import Transformer
 from circuits.report.page import page as page_of
-from retrieval_interp import load, on_task
+from retrieval_interp import load
+from retrieval_interp import on_task as with_task  # MkDocs takes every on_... for an event
 from retrieval_interp.models import smollm2
 
 ROOT = Path(__file__).parents[1]
@@ -97,7 +98,7 @@ def model_of(name: str) -> tuple[Transformer, Task] | None:
     """The model of a report and its task; None if it is not installed."""
     if name.startswith(smollm2.NAME):
         there = (smollm2.cache_folder() / smollm2.NAME).is_dir()
-        return on_task(smollm2.NAME, name.rpartition("/")[2], "kl") if there else None
+        return with_task(smollm2.NAME, name.rpartition("/")[2], "kl") if there else None
     model, task, _ = load(name)
     return (model, task) if task else None
 

@@ -58,7 +58,7 @@ def smollm2(table: pd.DataFrame) -> go.Figure:
     means = table.groupby(["task", "method", "replaced", "heads"], sort=False, as_index=False)["faithfulness"].mean()
     rows = means.replace({"replaced": ways}).assign(heads=means["heads"] + 1)
     named = {"x": "heads", "y": "faithfulness", "color": "method", "facet_row": "task", "facet_col": "replaced"}
-    lines = express.line(rows, **named, log_x=True, range_y=(-0.6, 1.6), labels={"heads": "heads that stay, plus 1"})
+    lines = express.line(rows, **named, log_x=True, range_y=(-0.6, 1.9), labels={"heads": "heads that stay, plus 1"})
     lines.for_each_annotation(lambda one: one.update(text=one.text.split("=")[-1]))
     return lines.add_hline(y=1, line_dash="dash", line_color="#767676")
 
