@@ -17,7 +17,7 @@ if __name__ == "__main__":
     for method in METHODS:
         circuit = read_heads(HERE / "scores" / f"ioi_{method}.json", n=N_HEADS)
         report = validate(model, task, circuit, n_examples=N_EXAMPLES, threshold=THRESHOLD)
-        said = {one.name: one.decision for one in report.statements}
+        said = {one.name: report.outcome(one) for one in report.statements}
         losses = {"replaced": report.combined} | report.faithfulness.ablations
         numbers = {f"nats, {kind}": round(one.loss.mean, 3) for kind, one in losses.items()}
         measured = {f"logit difference, {kind}": one.loss.measures["logit difference"] for kind, one in losses.items()}
