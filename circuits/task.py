@@ -103,7 +103,7 @@ class HasAll(type(Protocol)):  # type: ignore[misc]
     """A Protocol that sees what ``__getattr__`` gives, as a module its parts; since 3.12 Python's own does not."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        names = getattr(cls, "__protocol_attrs__", None)
+        names = vars(cls).get("__protocol_attrs__")  # classes that inherit from a Protocol have none of their own
         return super().__instancecheck__(instance) if names is None else all(hasattr(instance, n) for n in names)
 
 

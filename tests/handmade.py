@@ -81,8 +81,7 @@ class InductionTask:
         generator = torch.Generator().manual_seed(seed)
         drawn = torch.stack([torch.randperm(SYMBOLS, generator=generator)[: 2 * CHAINS] for _ in range(n)])
         asked = torch.stack([torch.randperm(CHAINS, generator=generator) for _ in range(n)])
-        start = torch.full((n, 1), SYMBOLS)
-        inputs = torch.cat([start, drawn, drawn.gather(1, 2 * asked)], dim=1)
+        inputs = torch.cat([torch.full((n, 1), SYMBOLS), drawn, drawn.gather(1, 2 * asked)], dim=1)
         first = torch.arange(1, 2 * CHAINS, 2).expand(n, -1)
         query = 1 + 2 * CHAINS + asked.argsort(dim=1)
         return Examples(

@@ -43,8 +43,7 @@ class RepeatedTokens:
         return Examples(inputs, once[:, 1:], Roles(self.roles, positions))
 
     def losses(self, outputs: Tensor, examples: Examples) -> Tensor:
-        rows = torch.arange(len(examples))[:, None]
-        logits = outputs[rows, examples.roles["again"]].transpose(1, 2)
+        logits = outputs[torch.arange(len(examples))[:, None], examples.roles["again"]].transpose(1, 2)
         loss = torch.nn.functional.cross_entropy(logits, examples.targets, reduction="none")
         return loss.mean(dim=1, keepdim=True) / torch.tensor(float(VOCABULARY)).log()
 

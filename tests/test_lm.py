@@ -86,16 +86,14 @@ def test_what_heads_look_at_is_what_transformers_says(model, plain):
 def test_gates_tell_heads_that_ablation_finds_needed_from_others(model):
     task = MetricTask.of(model, language_task("ioi", model.tokenizer))
     means, examples = averages(model, task, n_examples=64), task.examples(48, seed=3)
-    ways = [Circuit(means.patterns), Circuit()]
-    gates = learned_gates(model, task, examples, ways, (0.00005, 0.003), 48)
+    gates = learned_gates(model, task, examples, [Circuit(means.patterns), Circuit()], (0.00005, 0.003), 48)
     order = sorted(gates, key=lambda head: (gates[head][-1, 0], gates[head][:, 0].sum()))
     some, kept = order[:20] + order[100:120], Circuit({head: means.patterns[head] for head in order[30:]})
     ablated = [
         kept.with_head(head, means.patterns[head]) if head in order[:30] else kept.without_heads([head])
         for head in some
     ]
-    few = examples.take(slice(0, 24))
-    losses = evaluate(model, task, few, [kept, *ablated], averages=means).mean(dim=(1, 2))
+    losses = evaluate(model, task, examples.take(slice(0, 24)), [kept, *ablated], averages=means).mean(dim=(1, 2))
     costs = (losses[1:] - losses[0]).abs()
     assert losses[0] < 0.1
     assert costs[:20].mean() > 10 * costs[20:].mean()

@@ -102,6 +102,8 @@ def validate(
     model, task = opened(model_dir, language_task, metric, bos, hypothesis)
     check_protocol(protocol, model)
     check_fit(model, task, hypothesis)
+    if str(circuit).endswith(".json") and (n := model.cfg.n_layers * model.cfg.n_heads) != len(hypothesis.heads):
+        raise BadInput(f"{circuit}: its cfg has {len(hypothesis.heads)} heads, the model {n}; expected as many")
     examples, about = examples or usual(model), facts(model_dir, model, task)
     with long_work(out, {**about, "circuit": hypothesis.digest}, model, task, VALIDATION, examples):
         report = circuits.validate(model, task, hypothesis, n_examples=examples, seed=seed, threshold=threshold)

@@ -17,4 +17,8 @@ if __name__ == "__main__":
         result = interchange(model, task, circuit=circuit, n_examples=128)
         print(name, result.unpatched, result.furthest, sep="\n")
         tables.append(result.table().assign(model=name))
-    pd.concat(tables).to_csv(Path(__file__).parent / "table.csv", index=False, float_format="%.4f")
+    table = pd.concat(tables)
+    table.to_csv(Path(__file__).parent / "table.csv", index=False, float_format="%.4f")
+    decided = table[table["predicted"] != 0.5]
+    alike = (decided["accuracy"] >= 0.5) == (decided["predicted"] == 1)
+    print(f"on the predicted side of 0.5: {alike.sum()} of {len(decided)} rows that the paths decide")

@@ -13,34 +13,40 @@ import argparse
 import json
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import combinations, pairwise
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
-from circuit import Circuit, read_circuit
+from circuit import Circuit
+from files import (
+    BEFORE,
+    DATA,
+    STUDIES,
+    THRESHOLD,
+    before,
+    circuits,
+    ended,
+    loss_of,
+    models,
+    of_shape,
+    swept,
+    symbols_of,
+)
+from row import Row, listed, short
 
 from circuits.utils.files import write_atomically
-from retrieval_interp import emergence, observations, preset, read_runs
+from retrieval_interp import emergence, observations
 from retrieval_interp.experiments.emergence import STEPS_PER_EPOCH, circuit_to_follow
-from retrieval_interp.models.library import data_folder
-from retrieval_interp.models.model_dir import LOG, WEIGHTS, read_config
-from retrieval_interp.results import Interval
+from retrieval_interp.models.model_dir import LOG
 from retrieval_interp.sweep.figure4 import FAILED
 from retrieval_interp.sweep.run import LEARNED
 from retrieval_interp.theory.depth import bound_paper, layers_causal
 from retrieval_interp.training.curves import EMERGED, first_below, parts_of, read_losses
 
-DATA, STUDIES = data_folder(), Path(__file__).parents[1]
-SOLVED, HEADS, THRESHOLD = 0.01, 4, 0.05  # a validation MSE, heads of A to C (section 8.2); a low loss (appendix E)
+SOLVED, HEADS = 0.01, 4  # a validation MSE, heads of A to C (section 8.2)
 ONE_PATH, FIRST_LAYER = (0.17, 0.89), (0.05, 0.1)  # losses without a path above, or in the first useful layer
 MSE, EPOCHS = (0.0155, 0.062), (225, 900)  # of D and its first arrival: the paper's 0.031 and 450 within a factor of 2
 FIGURE_4, WITH_CURRICULUM = 64, 41  # runs of figure 4 in the paper, of each kind; of the protocol, those with one
-BEFORE = {  # the folders of the models of earlier recipes, and their runs of figure 4
-    "literal": ("paper_recipe/transformer_{}_seed_[0-9]", "figure4_paper"),
-    "small": ("transformer_[{}]", "figure4_laptop"),
-}
 PAGE_HEAD = """# The paper's claims
 
 One row for each claim. *n of N* counts the cases on which its rule was tested, runs or what the rule names, with
@@ -54,88 +60,6 @@ protocol](protocol_literal.md)), and `small`, fewer steps with a warm-up of its 
 for four small models. `python studies/ledger/run.py` writes this page from the files; the command of a row makes what
 it reads.
 """
-
-
-@dataclass(frozen=True)
-class Row:
-    """A claim: the cases in which its rule is met or not, of how many in the paper, what was seen, and runs to come."""
-
-    section: str
-    claim: str
-    paper: str
-    papers: int
-    met: Sequence[bool]
-    measured: str
-    command: str
-    before: str = ""
-    to_come: int = 0
-
-    @property
-    def verdict(self) -> str:
-        if not self.met:
-            return "not measured"
-        smaller = len(self.met) < self.papers
-        return "differs" if not all(self.met) else "holds at smaller scale" if smaller else "holds"
-
-    def cells(self) -> dict[str, str]:
-        counted = share(sum(self.met), len(self.met)) if self.met else "-"
-        named = {"section": self.section, "claim": self.claim, "paper": self.paper, "verdict": self.verdict}
-        to_come = f" ({self.to_come} to come)" if self.to_come else ""
-        return (
-            named
-            | {"n of N": counted + to_come, "measured": self.measured, "before": self.before or "-"}
-            | {"command": f"`{self.command}`" if self.command else "-"}
-        )
-
-
-def share(right: int, n: int) -> str:
-    """Return a text such as ``18 of 18 [0.82, 1.00]``, with Wilson's 95% interval."""
-    interval = Interval.of_share(right, n)
-    return f"{right} of {n} [{interval.low:.2f}, {interval.high:.2f}]"
-
-
-def listed(numbers: Iterable[object]) -> str:
-    return ", ".join(map(str, numbers)) or "none"
-
-
-def short(number: object) -> str:
-    """Return a number of steps, a yes or no, or several numbers by name, as text."""
-    if isinstance(number, dict):
-        return f"({listed(f'{name} {short(own)}' for name, own in number.items())})"
-    if isinstance(number, bool):
-        return "yes" if number else "no"
-    return f"{number:.0f}" if isinstance(number, float) else str(number)
-
-
-def symbols_of(run: pd.Series) -> list[str]:
-    return [f"x{k}" for k in range(1, 6) if pd.notna(run.get(f"x{k}_loss"))]
-
-
-def ended() -> pd.DataFrame:
-    """Return the finished runs of the recipe, a row each, with their presets' depth and number of steps D."""
-    table = pd.read_csv(STUDIES / "paper/table.csv")
-    return with_sizes(table[table["ended"]])
-
-
-def with_sizes(table: pd.DataFrame) -> pd.DataFrame:
-    layers = [preset(name).architecture.n_layers for name in table["preset"]]
-    return table.assign(layers=layers, hops=[preset(name).task.n_steps for name in table["preset"]])
-
-
-def swept(recipe: str) -> pd.DataFrame:
-    """Return figure 4's runs of an earlier recipe in the same form."""
-    runs = read_runs(DATA / "sweeps" / BEFORE[recipe][1] / "runs.csv")
-    wide = runs.pivot_table(index=["preset", "seed"], columns="symbol", values=["loss", "fell"], dropna=False)
-    wide.columns = [f"{symbol}_{'falls' if what == 'fell' else 'loss'}" for what, symbol in wide.columns]
-    wide = wide.dropna(how="all").reset_index()
-    losses = [column for column in wide if column.endswith("_loss")]
-    return with_sizes(wide.assign(run=wide["preset"], loss=wide[losses].mean(axis=1)))
-
-
-def before(of: Callable[[str], Sequence[bool]], what: str = "") -> str:
-    """Return the counts of the earlier recipes, such as ``literal 3 of 3, small 18 of 18``."""
-    counts = {recipe: of(recipe) for recipe in BEFORE}
-    return ", ".join(f"{name} {sum(met)} of {len(met)}" for name, met in counts.items() if met) + what
 
 
 def short_of_layers(runs: pd.DataFrame, takes: Callable[[int], float]) -> list[tuple[str, float]]:
@@ -160,12 +84,6 @@ def depth(section: str, claim: str, paper: str, takes: Callable[[int], float], p
     counts = before(lambda recipe: [loss >= FAILED for _, loss in short_of_layers(swept(recipe), takes)], beside)
     met = [loss >= FAILED for _, loss in tested]
     return Row(section, claim, paper, FIGURE_4, met, said, FOUR, counts, planned - len(met))
-
-
-def loss_of(folder: Path) -> dict[str, Any]:
-    """Return the loss on fresh sequences, as ``models export`` measured it, in the stored precision."""
-    exported = read_config(folder)["made"]["exported"]
-    return exported[f"loss_{exported['precision']}"]
 
 
 def without_curriculum() -> Row:
@@ -269,27 +187,6 @@ def in_order() -> Row:
     claim, paper = "partial losses fall below 0.5 in the order of the chain", "64 of 64"
     to_come = WITH_CURRICULUM - len(runs)
     return Row("7.2", claim, paper, FIGURE_4, decided(orders), told, FOUR, before(earlier), to_come)
-
-
-def models(recipe: str, names: str) -> list[Path]:
-    """Return the folders of the models A to D of an earlier recipe."""
-    if recipe == "literal":
-        return [one for name in dict.fromkeys("a" if n in "abc" else n for n in names) for one in every(recipe, name)]
-    return every(recipe, names)
-
-
-def every(recipe: str, names: str) -> list[Path]:
-    return sorted(one for one in DATA.glob(BEFORE[recipe][0].format(names)) if not one.name.endswith("_gpu.csv"))
-
-
-def of_shape(name: str) -> tuple[list[Path], list[Path]]:
-    """Return the finished runs of ``paper_abc`` or ``paper_d``, and those of them that solve the task."""
-    folders = [one for one in sorted(DATA.glob(f"paper/{name}_seed_*")) if (one / WEIGHTS).exists()]
-    return folders, [one for one in folders if loss_of(one)["mean"] < THRESHOLD]
-
-
-def circuits(folders: Iterable[Path]) -> list[Circuit]:
-    return [own for own in map(read_circuit, folders) if own]
 
 
 def section_8() -> list[Row]:

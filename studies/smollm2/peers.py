@@ -186,6 +186,15 @@ def areas(table):
     )
 
 
+def agreement(name, ours, theirs):
+    """Return whether two methods order all heads alike, and how far the scores are from proportional (largest: 1)."""
+    read = [json.loads((HERE / "scores" / f"{name}_{one}.json").read_text())["nodes"] for one in (ours, theirs)]
+    x, y = ({head: nodes[head]["score"] for head in read[1]} for nodes in read)  # CircuitKit's have heads alone
+    orders = [sorted(scores, key=lambda head: -abs(scores[head])) for scores in (x, y)]
+    ratio = sum(x[head] * y[head] for head in x) / sum(score**2 for score in y.values())
+    return orders[0] == orders[1], max(abs(x[head] - ratio * y[head]) for head in x) / max(map(abs, x.values()))
+
+
 if __name__ == "__main__":
     with on_machine():
         model = load("smollm2").model
@@ -199,3 +208,5 @@ if __name__ == "__main__":
             table = pd.concat([table, pd.DataFrame(rows)]) if len(table) else pd.DataFrame(rows)
             table.to_csv(path, index=False, float_format="%.4f")
     print(areas(table).round(3).to_string())
+    for name, pair in product(TASKS, (("attribution_patching", "EAP_nodes"), ("EAP-IG_nodes", "EAP-IG_nodes"))):
+        print(name, *pair, agreement(name, pair[0], f"CircuitKit_{pair[1]}"))

@@ -47,8 +47,7 @@ def test_by_the_letter_a_head_that_uniform_attention_can_replace_is_uniform_what
     task = ChainTask(1)
     late_head, late = Head(1, 1), OneHot({"pair1.second": "pair1.first"}, "uniform")
     named = Circuit({Head(0, 0): JOIN, Head(1, 0): ANSWER, late_head: late})  # L1H1 joins too late for anybody
-    model = compile_circuit(named.with_head(late_head, JOIN), task)
-    found = by_the_letter(model, task, named)
+    found = by_the_letter(compile_circuit(named.with_head(late_head, JOIN), task), task, named)
     assert found.circuit.heads == {Head(0, 0): JOIN, Head(1, 0): ANSWER, Head(1, 1): Uniform()}
     assert {path.head for path in found.without} == {Head(0, 0), Head(1, 0)}
 

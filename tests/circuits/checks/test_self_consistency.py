@@ -39,8 +39,7 @@ def test_a_compiled_circuit_is_self_consistent():
 def test_a_head_loses_its_way_if_the_circuit_takes_away_what_it_looks_for():
     """The circuit joins no pairs, and gives the answer all the same: replaced, its head need not look."""
     model, task = one_step()
-    blind = Circuit({LOW: "identity", HIGH: ANSWER})
-    experiment = Experiment(model, task, blind, n_examples=128)
+    experiment = Experiment(model, task, Circuit({LOW: "identity", HIGH: ANSWER}), n_examples=128)
     assert experiment.combined.loss.mean < 1e-6
     checked = carries(experiment)
     assert {one.name: one.decision for one in checked.verdicts} == {"flow check": "fails", "self-consistent": "fails"}

@@ -207,8 +207,7 @@ def test_attention_that_is_measured_by_itself_follows_declared_padding(model):
         model(examples.inputs, attention_mask=valid.long())
     for hook in hooks:
         hook.remove()
-    expected = seen[0][:, 0, END, SOURCE].mean().item()
-    assert found.heads[0].along[0].attention.mean == pytest.approx(expected, abs=1e-4)
+    assert found.heads[0].along[0].attention.mean == pytest.approx(seen[0][:, 0, END, SOURCE].mean().item(), abs=1e-4)
 
 
 def test_heads_cannot_be_resampled_from_examples_of_other_lengths(model):

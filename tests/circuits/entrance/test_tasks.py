@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import circuits
-from circuits import Circuit, Examples, evaluate, validate
+from circuits import Circuit, Examples, Task, evaluate, validate
 from circuits.given import _as_it_is, examples_of
 from tests.circuits.entrance.small import CIRCUIT, END, ENTRANCES, Copying, Gives, Loses, plain_losses, uniform
 from tests.refusals import assert_refused
@@ -25,6 +25,12 @@ class Grades(Copying):
     def losses(self, outputs, examples):
         right = examples.targets[:, 1:].clamp(min=0)
         return (outputs[:, END + 1].argmax(dim=-1, keepdim=True) != right).float()
+
+
+def test_a_task_may_inherit_from_the_protocol_and_be_told_from_others():
+    own = type("Own", (Task,), {name: getattr(Copying, name) for name in ("examples", "losses")})
+    assert not isinstance(Copying(), own)  # as Python 3.12 would have it, if a subclass were read as a Protocol
+    assert isinstance(Copying(), Task)
 
 
 def test_a_task_that_changes_is_checked_again(model):

@@ -8,6 +8,7 @@ import pytest
 from plotly.graph_objects import Figure
 
 from circuits import Circuit, Head, OneHot, path_patching
+from circuits.circuit_file import parse_circuit
 from circuits.figures.diagram import circuit_diagram, colour, senders
 from circuits.figures.page import figure_element
 from circuits.mechanisms import Condition
@@ -41,6 +42,13 @@ def test_the_lowest_head_is_at_the_bottom_and_an_arrow_leads_up_to_the_role_that
     )[0]
     assert float(start) == columns["pair1.second"] < columns["query"]
     assert -90 < float(angle) < 0
+
+
+def test_labels_of_two_arrows_that_would_overlap_stand_one_above_the_other(roles):
+    rows = "query: [{to: pair1.first, position: [7]}, {to: pair1.second, position: [8]}]"
+    drawn = circuit_diagram(parse_circuit(f"heads:\n  L1H0:\n    {rows}\n"), roles).svg
+    low, high = sorted(map(float, re.findall(r'y="([\d.]+)" text-anchor="\w+"[^>]*>L1H0 position', drawn)))
+    assert high - low > 12  # the height of the letters
 
 
 def test_only_the_strongest_senders_of_an_input_stand_beside_a_head(roles, circuit, composition):

@@ -97,8 +97,7 @@ def test_what_a_fixed_pattern_joins_is_known_above_it():
 
 def test_appendix_e_takes_a_fixed_pattern_for_the_paths_that_it_leads_along():
     task, circuit = ChainTask(2), walking_circuit(2)
-    by_position = FixedPattern(torch.eye(task.n_positions).roll(-1, 1).tril())
-    changed = circuit.with_head(Head(0, 0), by_position)
+    changed = circuit.with_head(Head(0, 0), FixedPattern(torch.eye(task.n_positions).roll(-1, 1).tril()))
     found = paper_protocol(Experiment(compile_circuit(circuit, task), task, changed, n_examples=64))
     assert found.circuit.heads[Head(0, 0)] == OneHot(JOINED)
     assert found.combined.loss.mean < 0.01

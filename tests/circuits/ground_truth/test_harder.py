@@ -48,8 +48,7 @@ def test_a_softened_head_gives_a_little_to_all_positions_and_the_model_still_sol
 
 
 def test_a_divided_path_holds_at_its_positions_and_elsewhere_the_head_attends_to_itself():
-    circuit = divide(CIRCUIT, PATH, Head(1, 1), [1, 5], PROBLEM)
-    model = compile_circuit(circuit, PROBLEM)
+    model = compile_circuit(divide(CIRCUIT, PATH, Head(1, 1), [1, 5], PROBLEM), PROBLEM)
     examples = PROBLEM.examples(64, seed=3)
     pattern = dict(attention_patterns(model, examples))[1]
     example = torch.arange(64)[:, None]

@@ -9,8 +9,7 @@ RARE = torch.tensor([1.0] + [0.0] * 99)  # one example in a hundred loses all: t
 
 
 def samples(values, n, times, seed=0):
-    drawn = torch.randint(len(values), (times, n), generator=torch.Generator().manual_seed(seed))
-    return values[drawn]
+    return values[torch.randint(len(values), (times, n), generator=torch.Generator().manual_seed(seed))]
 
 
 @pytest.mark.parametrize("values", [RARE, -RARE, RARE * 0.5 - RARE.flip(0), torch.tensor([0.0, 1.0]), torch.rand(50)])

@@ -109,8 +109,7 @@ def test_a_loss_is_measured_on_few_examples_if_it_is_clearly_high_on_enough_if_l
 def test_a_loss_that_chance_could_decide_is_measured_on_all_examples_and_stays_undecided(sequential):
     (excess,) = (one.excess for one in sequential.test({0: PARTLY}, min_examples=512).values())
     assert excess == pytest.approx(2 / 3 * 2 / 3 * 12 / 11, abs=0.05)
-    near = sequential.with_threshold(excess)
-    decided = near.test_one(PARTLY)
+    decided = sequential.with_threshold(excess).test_one(PARTLY)
     assert (decided.decision, decided.loss.n_examples) == ("undecided", 512)
     assert sequential.with_threshold(excess).test_one(PARTLY, max_examples=FEW).loss.n_examples == FEW
 

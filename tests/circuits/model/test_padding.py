@@ -61,8 +61,7 @@ class Last:
 
     def losses(self, outputs, examples):
         at = examples.roles["last"][:, 0]
-        logits = outputs[torch.arange(len(at)), at]
-        return cross_entropy(logits, examples.targets, reduction="none")[:, None]
+        return cross_entropy(outputs[torch.arange(len(at)), at], examples.targets, reduction="none")[:, None]
 
 
 NAMES = ("hooked", "gpt2", "llama", "gemma2", "neox")

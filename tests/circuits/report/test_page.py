@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 
 from circuits import Head, Report, discover, path_patching, validate
+from circuits.checks.carries import Carries
 from circuits.checks.minimality import Removal
 from circuits.losses.loss import Loss, Mean
 from circuits.losses.sequential_test import DecidedLoss
@@ -51,6 +52,8 @@ def test_a_circuit_that_fails_says_so_in_words_not_only_in_colour(model, task, c
         assert "solves: fails" in page.locator("#verdict").inner_text()
         assert page.locator("#notes li").count() == len(report.notes)
         assert page.locator("#completeness-table tr").count() == 1 + len(report.knockouts)
+    pathless = report.model_copy(update={"carries": Carries(verdicts=(), flow=None, self_consistency=None)})
+    assert "– carries says nothing (no path between roles)" in map(str, strip(pathless))
 
 
 @pytest.mark.slow

@@ -53,6 +53,12 @@ def test_a_circuit_of_unknown_roles_is_refused_before_the_model_is_measured(caps
     assert "line 3: L0H0 names the unknown role 'S3'" in refusal(capsys, *command)
 
 
+def test_a_graph_of_a_model_of_another_size_is_refused(capsys, tmp_path):
+    (tmp_path / "g.json").write_text('{"cfg": {"n_layers": 2, "n_heads": 2}, "nodes": {"a0.h0": {"in_graph": true}}}')
+    command = ("validate", "ioi", "--task", "ioi", "--circuit", tmp_path / "g.json", "--out", tmp_path / "new")
+    assert "its cfg has 4 heads, the model 6" in refusal(capsys, *command)
+
+
 def test_a_circuit_is_validated_on_a_language_task_and_the_report_is_reproduced(capsys, tmp_path):
     circuit = tmp_path / "circuit.yaml"
     save_circuit(Circuit({Head(0, 0): Identity()}), circuit)

@@ -14,8 +14,7 @@ from tests.sweeps import MICRO
 
 @pytest.mark.slow
 def test_models_are_shown_side_by_side_and_an_unfinished_run_through_its_training(tmp_path, monkeypatch):
-    kept = replace(MICRO, recipe=replace(MICRO.recipe, checkpoint_every=20))
-    monkeypatch.setitem(presets.PRESETS, "micro", kept)
+    monkeypatch.setitem(presets.PRESETS, "micro", replace(MICRO, recipe=replace(MICRO.recipe, checkpoint_every=20)))
     run, page = tmp_path / "one", tmp_path / "attention.html"
     training.start_run(run, "micro", seed=0)
     training.train_run(run, "cpu", compiled=False)

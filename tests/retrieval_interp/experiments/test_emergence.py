@@ -72,8 +72,7 @@ def test_steps_epochs_and_losses_come_out_as_by_hand(tmp_path):
     run = emergence(written(tmp_path), CIRCUIT)
     assert list(run.emerged.values()) == pytest.approx([150, 155.5556, 250, 362.5], abs=1e-3)
     assert run.table()["epoch"].tolist() == pytest.approx([18.75, 19.4444, 31.25, 45.3125], abs=1e-3)
-    steps = observations(run)[2].numbers["steps"]
-    assert list(steps.values()) == pytest.approx([150, 266.6667, 333.3333], abs=1e-3)
+    assert list(observations(run)[2].numbers["steps"].values()) == pytest.approx([150, 266.6667, 333.3333], abs=1e-3)
     assert run.validated["x2"] == {100: 0.9, 200: 0.9, 300: 0.3, 400: 0.1}
 
 
@@ -92,8 +91,7 @@ def test_a_symbol_arrives_when_all_that_bring_it_have_emerged(tmp_path):
 
 
 def test_the_papers_four_observations_hold_for_a_run_made_like_its_own(tmp_path):
-    slow = ATTENTION.rename(index={100: 1000, 200: 1100, 300: 1140, 400: 1900})
-    run = emergence(written(tmp_path, slow), CIRCUIT)
+    run = emergence(written(tmp_path, ATTENTION.rename(index={100: 1000, 200: 1100, 300: 1140, 400: 1900})), CIRCUIT)
     said = observations(run)
     assert [(one.name, one.holds) for one in said] == [("i", True), ("ii", True), ("iii", True), ("iv", True)]
     assert said[0].numbers["step"] == pytest.approx(1055.5556, abs=1e-3)

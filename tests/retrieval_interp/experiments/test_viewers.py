@@ -64,8 +64,7 @@ def test_offline_in_a_notebook_enter_locks_a_head_the_slider_leaves_it_and_title
         large = frame.get_by_role("heading", name="Zoomed")
         expect(frame.get_by_text(NASTY, exact=True)).to_be_visible()
         assert frame.locator("canvas").last.bounding_box()["width"] > 300
-        thumb = frame.get_by_role("heading", name="L1H0", exact=True).first
-        thumb.hover()
+        frame.get_by_role("heading", name="L1H0", exact=True).first.hover()
         expect(large).to_have_text(["L1H0 Zoomed", "L0H0 Zoomed"])
         page.mouse.move(0, 0)
         expect(large).to_have_text(["L0H0 Zoomed", "L0H0 Zoomed"])

@@ -93,8 +93,7 @@ def test_the_circuit_tools_open_a_folder_whose_tokenizer_begins_every_text_with_
     assert (examples.inputs[:, 1] != model.tokenizer.bos_token_id).all()
     assert asked(tmp_path, max_tokens=2).usage is not None
     assert role_attention(model, examples).shape == (1, 2, len(task.roles), len(task.roles))
-    ablated = Circuit({Head(0, 0): OneHot({"answer": "query"})})
-    free, changed = losses_of(model, task, examples, [Circuit(), ablated])
+    free, changed = losses_of(model, task, examples, [Circuit(), Circuit({Head(0, 0): OneHot({"answer": "query"})})])
     assert (free != changed).all(), "an ablation of a head has an effect"
 
 

@@ -36,8 +36,7 @@ def test_what_runs_into_the_cap_is_counted_apart_and_never_right(tmp_path: Path)
 
 def test_only_the_first_answer_may_come_from_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INSPECT_CACHE_DIR", str(tmp_path / "cache"))
-    right = formulation("equations").questions(1, 0)[0].answer
-    model = mock(["no answer", right])
+    model = mock(["no answer", formulation("equations").questions(1, 0)[0].answer])
     log = evaluate(TASKS["equations"](samples=1), model=model, log_dir=str(tmp_path), display="none", cache=True)[0]
     assert log.samples is not None
     assert log.samples[0].scores["exact"].metadata["attempts"] == 2  # type: ignore[index]

@@ -35,8 +35,7 @@ def test_the_targets_are_what_the_facts_tell_in_the_order_of_the_queries(task, s
 
 
 def test_a_slot_says_where_in_its_block_a_fact_stands():
-    task = ConditionalTask(n_chains=3)
-    roles = task.examples(4, 0).roles
+    roles = ConditionalTask(n_chains=3).examples(4, 0).roles
     assert torch.equal(roles["z.second"], 3 * roles.group("slot", "z.second") + 1)
     assert torch.equal(roles["y.first"], 27 + 2 * roles.group("slot", "y.first"))
     assert torch.equal(roles["x.first"], 33 + 2 * roles.group("slot", "x.first"))
@@ -45,8 +44,7 @@ def test_a_slot_says_where_in_its_block_a_fact_stands():
 
 def test_every_x_stands_with_every_y_once_and_each_gives_something_else():
     task = ConditionalTask(n_chains=3)
-    examples = task.examples(4, 0)
-    triples = examples.inputs[:, :27, :4].unflatten(1, (9, 3))
+    triples = task.examples(4, 0).inputs[:, :27, :4].unflatten(1, (9, 3))
     for example in range(4):
         x, y, z = ({tuple(symbol) for symbol in triples[example, :, member].tolist()} for member in range(3))
         assert (len(x), len(y), len(z)) == (3, 3, 9)

@@ -49,8 +49,7 @@ def test_every_position_has_one_role_and_the_last_step_stands_first_unless_said_
 
 
 def test_the_chains_are_shuffled_independently_in_every_block():
-    task = RetrievalTask(n_steps=2, n_chains=3)
-    order = task.draw(20_000, RngStream.EVALUATION, 0).order.long()
+    order = RetrievalTask(n_steps=2, n_chains=3).draw(20_000, RngStream.EVALUATION, 0).order.long()
     code = (order * torch.tensor([9, 3, 1])).sum(dim=-1)  # [example, block]: one number for each of the 6 orders
     for one in range(3):
         for other in range(one):
