@@ -52,7 +52,6 @@ def tracr(table: pd.DataFrame) -> go.Figure:
 def smollm2(table: pd.DataFrame) -> go.Figure:
     """Faithfulness (mean of three seeds) by the number of heads that stay, largest scores first."""
     ways = {"resample": "outputs patched", "pattern": "average patterns"}
-    table = table[~table["method"].str.startswith("CircuitKit")]  # the same curves as those of the references
     signed = table.groupby(["task", "method", "replaced"])["order"].transform(lambda orders: (orders == "sign").any())
     table = table[table["order"].eq("sign") | ~signed]
     means = table.groupby(["task", "method", "replaced", "heads"], sort=False, as_index=False)["faithfulness"].mean()
