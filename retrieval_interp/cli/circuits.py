@@ -62,8 +62,8 @@ Protocols = Annotated[
 @app.command(epilog="Example: retrieval-interp demo")
 @runs_model
 def demo() -> None:
-    """Validate the circuit of transformer_a, and write the report to reports/transformer_a."""
-    validate("transformer_a", out=Path("reports/transformer_a"))
+    """Validate the circuit of transformer_a on 512 examples, and write the report to reports/transformer_a."""
+    validate("transformer_a", out=Path("reports/transformer_a"), examples=512)
 
 
 @app.command(epilog="Example: retrieval-interp validate transformer_a --out reports/transformer_a")
