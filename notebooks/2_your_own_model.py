@@ -143,8 +143,9 @@ for verdict in report.verdicts:
 report.paths_table().round(3)
 
 # %% [markdown]
-# The textbook circuit is rejected here: with these four patterns in place, the loss is high. The maps above show what is
-# missing. Both heads of the upper layer attend from `again` to `next`.
+# The textbook circuit is rejected here: with these four patterns in place, the loss is high. The maps above show two things
+# that it lacks: both heads of the upper layer attend from `again` to `next`, and the lower head does not only attend to the
+# previous position. Either alone does not mend it.
 #
 # ## Let the toolkit find a circuit
 #

@@ -38,4 +38,5 @@ def first_error(error: ValueError) -> str:
     first = error.errors(include_url=False)[0]
     place, value = ".".join(map(str, first["loc"])), first["input"]
     said = f" is {value!r:.60}" if isinstance(value, str | int | float | None) else ""
-    return f"{place}{said}: {first['msg']}" if place else first["msg"].removeprefix("Value error, ")
+    expected = first["msg"].removeprefix("Value error, ")
+    return f"{place}{said}: {expected}" if place else expected

@@ -59,7 +59,7 @@ class Removal(Result):
 
     def __str__(self) -> str:
         made = "made idle" if "idle" in self.losses else "at its average pattern"
-        return f"{self.head} {made}" if self.path is None else str(self.path)
+        return f"{self.head} ({made})" if self.path is None else str(self.path)
 
 
 def minimality(experiment: Experiment) -> tuple[Removal, ...]:
@@ -188,7 +188,7 @@ def _rank(one: DecidedLoss) -> tuple[bool, float]:
 def minimal(experiment: Experiment, parts: tuple[Removal, ...]) -> Verdict:
     """Return whether every path and positional head matters."""
     if experiment.combined.decision != "below":
-        said = "Not tested: the circuit's loss is not low with every path in place."
+        said = "Not tested: the circuit's loss is not clearly low with every path in place."
         return Verdict(name="minimal", decision=DECISIONS[experiment.combined.decision], sentence=said)
     by_need = {how: [str(one) for one in parts if one.needed == how] for how in get_args(Needed)}
     effect = f"by {current().least:.3g} of the range or more"

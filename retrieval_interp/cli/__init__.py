@@ -57,7 +57,7 @@ def main(arguments: list[str] | None = None) -> Any:
             raise Interrupted("interrupted")
         sys.exit(code)
     except UsageError as error:
-        complain(f"{error.format_message()} (see --help)")
+        complain(f"{error.format_message().replace('Value error, ', '').removesuffix('.')} (see --help)")
     except BadInput as error:
         complain(str(error))
     except OSError as error:

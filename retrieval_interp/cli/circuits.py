@@ -132,9 +132,9 @@ def discover(
 ) -> None:
     """Find the circuit of a transformer, and validate it on fresh examples, as validate does.
 
-    The validation takes up to 16 times as many examples while it is undecided. A circuit is also saved if it is
-    undecided whether its loss is low. Exits with 0 if a circuit was saved and holds on the fresh examples, 1 if not, 2
-    on bad input.
+    While it is undecided, up to 16 times as many examples are taken, and the circuit is saved.
+
+    Exits with 0 if a circuit was saved and holds on the fresh examples, 1 if not, 2 on bad input.
     """
     import circuits
 

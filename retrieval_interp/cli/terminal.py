@@ -58,5 +58,5 @@ def print_table(texts: Sequence[str], numbers: Sequence[str], rows: Iterable[Seq
 
 def print_depths(rows: "Sequence[Depth]") -> None:
     """Print the number of layers for every number of hops."""
-    titles = ("hops D", "the paper's bound, log3(2D)", "without a mask", "with the causal mask", "fetched by position")
+    titles = ("hops D", "log3(2D)", "no mask", "causal mask", "by position")
     print_table((), titles, [(hops, f"{bound:.2f}", *layers) for hops, bound, *layers in rows])

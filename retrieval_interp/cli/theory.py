@@ -47,8 +47,7 @@ def construct(
 ) -> None:
     """Compile the transformer with the fewest layers of one head that solves D hops, and measure its loss.
 
-    It reads tokens: four chains, and six symbols for each place in a chain. Exits with 0 if the loss is below 0.01
-    (solved, section 8.2), 1 if not.
+    It reads tokens: four chains, six symbols for each place. Exits with 0 if the loss is below 0.01, 1 if not.
     """
     import torch
 

@@ -29,8 +29,8 @@ PAPER = {
 }
 
 SAID = {
-    "i": "{path} brings x1 at step {step} (epoch {epoch}); before the other symbols: {first}; from an attention of 0.1 "
-    "to 0.5 in {rise} steps, where abrupt is less than a quarter of the steps until then. Beneath it: {beneath}.",
+    "i": "{path} brings x1 at step {step} (epoch {epoch}); before the other symbols: {first}; steps from an "
+    "attention of 0.1 to 0.5: {rise}, where abrupt is less than a quarter of the steps until then. Beneath: {beneath}.",
     "ii": "{path} brings x2 {lag} steps after x1, where quick is less than a quarter of the steps that x1 took; in a "
     "higher layer: {above}; checkpoints there are {between_checkpoints} steps apart.",
     "iii": "They fall below 0.5 at these steps: {steps}.",
@@ -69,7 +69,7 @@ class Observation(BaseModel, frozen=True):
 def _words(number: Any) -> str:
     if isinstance(number, dict):
         return ", ".join(f"{name} {_words(value)}" for name, value in number.items()) or "none"
-    words = {None: "never", True: "yes", False: "no"}
+    words = {None: "not seen", True: "yes", False: "no"}
     return f"{number:.0f}" if isinstance(number, float) else str(words.get(number, number))
 
 

@@ -28,7 +28,7 @@ def on_machine(
         try:
             torch.zeros(1, device=device).item()  # on "meta" there are no numbers
         except (RuntimeError, AssertionError, NotImplementedError) as error:
-            reason = str(error).strip().splitlines()[0].partition(": ")[0][:60]
+            reason = str(error).splitlines()[0].partition(": ")[0].partition("Expected one of")[0][:60] or "unknown"
             raise BadInput(f"the device {device!r} cannot be used ({reason}); expected cpu, cuda or mps") from error
     before = torch.get_num_threads() if threads is not None else 0
     if threads is not None:

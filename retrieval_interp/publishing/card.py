@@ -46,7 +46,7 @@ def model_card(folder: Path, address: str) -> str:
             "searched": report and report.discovery and report.discovery.combined.decision == "above",
             "useful_layers": len({head.layer for head in circuit.heads_with_paths}) if circuit else 0,
             "bound": bound_paper(task.n_steps) if isinstance(task, RetrievalTask) else None,
-            "layers": max(layers_until(task.layout, at, part, causal=True) or 0 for part, at in task.read_at.items()),
+            "layers": [layers_until(task.layout, at, part, causal=True) or 0 for part, at in task.read_at.items()],
         }
         card = huggingface_hub.ModelCard.from_template(data, template_str=template, **contents)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, jinja2.UndefinedError) as error:

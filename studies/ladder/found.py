@@ -1,9 +1,9 @@
 """Which circuit of SmolLM2 continues a list that is repeated, and which heads does it read?
 
 ``python -m studies.ladder.found``. A circuit is searched and validated on the list of ``heads.py`` (``circuit.yaml``),
-and so is that of ``data/smollm2/induction``, which was found on random tokens. ``found.csv`` has both verdicts, what
-both keep on prompts of other seeds, and controls; ``composition.csv`` has what the heads that look at the answer read,
-by path patching. README.md has the rule and what was found.
+and so is that of ``data/smollm2/induction``, which was found on random tokens. ``found.csv`` has what both keep on
+prompts of other seeds, and controls; ``composition.csv`` has what the heads that look at the answer read, by path
+patching; ``verdicts.csv`` has both verdicts. A circuit that was found stays. README.md has the rule and what was found.
 """
 
 import random
@@ -24,23 +24,26 @@ from studies.ladder.heads import INDUCTION, RepeatedList
 
 HERE = Path(__file__).parent
 N, SEEDS, DRAWS = 512, (101, 102, 103), 5
+CONTROLLED = 128  # of these prompts, for controls
 PATCHED = 10  # heads, as the induction circuit has
+FOUND = HERE / "circuit.yaml"
 
 
-def kept(model, circuit, seed):
-    """Yield what a circuit keeps on fresh prompts, and what as many random heads keep in the place of its own."""
+def kept(model, circuits, seed):
+    """Yield what circuits keep on fresh prompts, and what as many random heads as the last has keep in their place."""
     task = MetricTask.of(model, RepeatedList(model.tokenizer), Metric.kl, seed)
     means = averages(model, task, seed, 256)
     test = SequentialTest(model, task, task.examples(N, seed), 0.05, means)
-    looking = [*circuit.looking]
+    looking = [*circuits[-1].looking]
     others = sorted({*means.patterns} - {*looking})
     draws = [random.Random(k).sample(others, len(looking)) for k in range(DRAWS)]
-    controls = {f"random {k}": Circuit(means.patterns | dict.fromkeys(some, Intact())) for k, some in enumerate(draws)}
-    own = test.measure([Circuit()], N)[0].measures
-    for what, one in {"the circuit": circuit, "no head": Circuit(means.patterns), **controls}.items():
-        measures = test.measure([one], N)[0].measures
-        share = measures["logit difference"] / own["logit difference"]
-        yield {"what": what, "seed": seed, "share": share, **measures, "the model's top-1": own["top-1"]}
+    controls = [Circuit(means.patterns), *(Circuit(means.patterns | dict.fromkeys(some, Intact())) for some in draws)]
+    for n, some in ((N, circuits), (CONTROLLED, controls)):
+        (own,) = test.measure([Circuit()], n)
+        for one in some:
+            (loss,) = test.measure([one], n)
+            share = loss.measures["logit difference"] / own.measures["logit difference"]
+            yield {"seed": seed, "n": n, "share": share, **loss.measures, "the model's top-1": own.measures["top-1"]}
 
 
 def verdict(report):
@@ -54,20 +57,27 @@ if __name__ == "__main__":
     with on_machine():
         model = load("smollm2").model
     task = MetricTask.of(model, RepeatedList(model.tokenizer), Metric.kl)
-    found = discover(model, task, n_examples=N)
-    rows, circuits = [], {"found on random tokens": load_circuit(INDUCTION)}
-    print(found, flush=True)
-    if found.circuit is not None:
-        circuits["found on the list"] = found.circuit
-        save_circuit(found.circuit, HERE / "circuit.yaml")
-    for name, circuit in circuits.items():
-        report = validate(model, task, circuit, n_examples=N)
-        rows.append({"circuit": name, "what": "validate", "looking": len([*circuit.looking]), **verdict(report)})
-        print(rows[-1], flush=True)
-        rows += [{"circuit": name, **row} for seed in SEEDS for row in kept(model, circuit, seed)]
+    if not FOUND.exists():
+        found = discover(model, task, n_examples=N)
+        print(found, flush=True)
+        if found.circuit is None:
+            raise SystemExit("no circuit was found")
+        save_circuit(found.circuit, FOUND)
+    circuits = {"found on random tokens": load_circuit(INDUCTION), "found on the list": load_circuit(FOUND)}
+    names, rows = [*circuits, "no head", *(f"random heads {k}" for k in range(DRAWS))], []
+    for seed in SEEDS:
+        measured = kept(model, [*circuits.values()], seed)
+        rows += [{"circuit": name} | row for name, row in zip(names, measured, strict=True)]
         pd.DataFrame(rows).to_csv(HERE / "found.csv", index=False, float_format="%.3f")
+    print(pd.DataFrame(rows).round(2).to_string(), flush=True)
     seen = role_attention(model, task.examples(N, 1))[..., task.roles.index(END), task.roles.index("next")]
     most = sorted(averages(model, task, 0, 2).patterns, key=lambda head: -seen[head])[:PATCHED]
     composed = path_patching(model, task, Circuit(dict.fromkeys(most, OneHot({END: "next"}))))
     print(composed, flush=True)
     composed.table().to_csv(HERE / "composition.csv", index=False, float_format="%.3f")
+    said = []
+    for name, circuit in reversed(circuits.items()):
+        said.append({"circuit": name, "looking": len([*circuit.looking])})
+        said[-1] |= verdict(validate(model, task, circuit, n_examples=N))
+        print(said[-1], flush=True)
+        pd.DataFrame(said).to_csv(HERE / "verdicts.csv", index=False, float_format="%.3f")

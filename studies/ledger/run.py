@@ -127,7 +127,8 @@ def later() -> Row:
     runs = runs[runs["preset"].str.contains("_ic_")]
     depths = sorted({*runs["layers"]})
     means, fewest = by_depth(runs)
-    told = f"depths {listed(depths)}: means {listed(f'{mean:.3f}' for mean in means)}; fewest layers {listed(fewest)}"
+    shown = listed(f"{mean:.3f}" for mean in means)
+    told = f"means of x1 to x5 over depths {listed(depths)}: {shown}; fewest layers below 0.5: {listed(fewest)}"
     met = [later_need_more(means, fewest)] if len(depths) == 8 else []
     earlier = []
     for recipe in BEFORE:

@@ -165,9 +165,9 @@ def test_what_answers_matters_directly_and_what_only_tells_it_where_to_look_indi
 def test_a_positional_head_matters_if_the_heads_above_miss_its_output(planted):
     by_position = WHOLE.with_head("L0H0", Experiment(planted, TASK, WHOLE, n_examples=8).averages.patterns[Head(0, 0)])
     parts, said = removed(planted, by_position, n_examples=128)
-    assert parts["L0H0 made idle"].needed == "indirectly"
-    assert parts["L0H0 made idle"].losses["idle"].excess == pytest.approx(0.0, abs=1e-4)  # L1H0 is told where to look
-    assert parts["L0H0 made idle"].intact["idle"].excess == pytest.approx(1.0, abs=0.01)
+    assert parts["L0H0 (made idle)"].needed == "indirectly"
+    assert parts["L0H0 (made idle)"].losses["idle"].excess == pytest.approx(0.0, abs=1e-4)  # L1H0 is told where to look
+    assert parts["L0H0 (made idle)"].intact["idle"].excess == pytest.approx(1.0, abs=0.01)
     assert said.decision == "holds"
 
 
@@ -175,7 +175,7 @@ def test_a_positional_head_matters_if_the_heads_above_miss_its_output(planted):
     ("change", "name"),
     [
         (lambda own: own.with_head("L1H0", {"query": "pair1.second", "pair1.second": "pair1.first"}), "L1H0 pair1"),
-        (lambda own: own.with_head("L1H1", "identity"), "L1H1 made idle"),
+        (lambda own: own.with_head("L1H1", "identity"), "L1H1 (made idle)"),
         (lambda own: own.with_head("L0H1", "previous"), "L0H1 *"),
     ],
     ids=["a path", "a pattern", "a previous-token head that writes nothing"],
