@@ -145,7 +145,7 @@ report.paths_table().round(3)
 # %% [markdown]
 # The textbook circuit is rejected here: with these four patterns in place, the loss is high. The maps above show two things
 # that it lacks: both heads of the upper layer attend from `again` to `next`, and the lower head does not only attend to the
-# previous position. Either alone does not mend it.
+# previous position. Mending the first alone is not enough.
 #
 # ## Let the toolkit find a circuit
 #

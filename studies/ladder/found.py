@@ -59,7 +59,7 @@ if __name__ == "__main__":
     task = MetricTask.of(model, RepeatedList(model.tokenizer), Metric.kl)
     if not FOUND.exists():
         found = discover(model, task, n_examples=N)
-        print(found, flush=True)
+        print(found.combined, found.scale, flush=True)
         if found.circuit is None:
             raise SystemExit("no circuit was found")
         save_circuit(found.circuit, FOUND)
