@@ -1,9 +1,10 @@
 """Which circuit of SmolLM2 continues a list that is repeated, and which heads does it read?
 
 ``python -m studies.ladder.found``. A circuit is searched and validated on the list of ``heads.py`` (``circuit.yaml``),
-and so is that of ``data/smollm2/induction``, which was found on random tokens. ``found.csv`` has what both keep on
-prompts of other seeds, and controls; ``composition.csv`` has what the heads that look at the answer read, by path
-patching; ``verdicts.csv`` has both verdicts. A circuit that was found stays. README.md has the rule and what was found.
+and so is that of ``data/smollm2/induction``, found on random tokens, with the list's own averages. ``found.csv`` has
+what both keep on prompts of other seeds, and controls; ``composition.csv`` has what the heads that look at the answer
+read, by path patching; ``verdicts.csv`` has both verdicts. A circuit that was found stays. README.md has the rule and
+what was found.
 """
 
 import random
@@ -21,6 +22,7 @@ from retrieval_interp.language_tasks.language_task import END, Metric
 from retrieval_interp.language_tasks.metric import MetricTask
 from retrieval_interp.models.machine import on_machine
 from studies.ladder.heads import INDUCTION, RepeatedList
+from studies.smollm2.run import beside
 
 HERE = Path(__file__).parent
 N, SEEDS, DRAWS = 512, (101, 102, 103), 5
@@ -63,7 +65,11 @@ if __name__ == "__main__":
         if found.circuit is None:
             raise SystemExit("no circuit was found")
         save_circuit(found.circuit, FOUND)
-    circuits = {"found on random tokens": load_circuit(INDUCTION), "found on the list": load_circuit(FOUND)}
+    means = averages(model, task, 0, 256).patterns  # those of random tokens are of another length
+    looking = {
+        head: beside(load_circuit(INDUCTION).heads[head], means[head]) for head in load_circuit(INDUCTION).looking
+    }
+    circuits = {"found on random tokens": Circuit(means | looking), "found on the list": load_circuit(FOUND)}
     names, rows = [*circuits, "no head", *(f"random heads {k}" for k in range(DRAWS))], []
     for seed in SEEDS:
         measured = kept(model, [*circuits.values()], seed)
@@ -71,7 +77,7 @@ if __name__ == "__main__":
         pd.DataFrame(rows).to_csv(HERE / "found.csv", index=False, float_format="%.3f")
     print(pd.DataFrame(rows).round(2).to_string(), flush=True)
     seen = role_attention(model, task.examples(N, 1))[..., task.roles.index(END), task.roles.index("next")]
-    most = sorted(averages(model, task, 0, 2).patterns, key=lambda head: -seen[head])[:PATCHED]
+    most = sorted(means, key=lambda head: -seen[head])[:PATCHED]
     composed = path_patching(model, task, Circuit(dict.fromkeys(most, OneHot({END: "next"}))))
     print(composed, flush=True)
     composed.table().to_csv(HERE / "composition.csv", index=False, float_format="%.3f")
