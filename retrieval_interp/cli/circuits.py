@@ -132,7 +132,7 @@ def discover(
 ) -> None:
     """Find the circuit of a transformer, and validate it on fresh examples, as validate does.
 
-    While it is undecided, up to 16 times as many examples are taken, and the circuit is saved.
+    An undecided validation takes up to 16 times as many examples. A circuit whose loss is undecided is saved, too.
 
     Exits with 0 if a circuit was saved and holds on the fresh examples, 1 if not, 2 on bad input.
     """

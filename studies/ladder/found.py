@@ -3,8 +3,8 @@
 ``python -m studies.ladder.found``. A circuit is searched and validated on the list of ``heads.py`` (``circuit.yaml``),
 and so is that of ``data/smollm2/induction``, found on random tokens, with the list's own averages. ``found.csv`` has
 what both keep on prompts of other seeds, and controls; ``composition.csv`` has what the heads that look at the answer
-read, by path patching; ``verdicts.csv`` has both verdicts. What is there stays. README.md has the rule and what was
-found.
+read, by path patching; ``verdicts.csv`` has both verdicts. ``circuit.yaml`` and ``found.csv`` stay if they are there.
+README.md has the rule and what was found.
 """
 
 import random
@@ -22,13 +22,15 @@ from retrieval_interp.language_tasks.language_task import END, Metric
 from retrieval_interp.language_tasks.metric import MetricTask
 from retrieval_interp.models.machine import on_machine
 from studies.ladder.heads import INDUCTION, RepeatedList
+from studies.smollm2.judged import verdict
 from studies.smollm2.run import beside
 
 HERE = Path(__file__).parent
 N, SEEDS, DRAWS = 512, (101, 102, 103), 5
 CONTROLLED = 128  # of these prompts, for controls
-PATCHED = 2  # heads: of ten, path patching was not done in 25 minutes of a core
-FOUND = HERE / "circuit.yaml"
+PATCHED = 2  # heads: of ten, path patching was not done in ten minutes of a core
+FOUND, SCORES = HERE / "circuit.yaml", HERE.parent / "smollm2/scores.csv"
+UPPER = 16  # the first of the upper layers
 
 
 def kept(model, circuits, seed):
@@ -48,11 +50,12 @@ def kept(model, circuits, seed):
             yield {"seed": seed, "n": n, "share": share, **loss.measures, "the model's top-1": own.measures["top-1"]}
 
 
-def verdict(report):
-    """Return what ``validate`` says of each statement, and how far the answers are under each ablation."""
-    losses = {"replaced": report.combined} | report.faithfulness.ablations
-    said = {one.name: report.outcome(one) for one in report.statements}
-    return {"decision": report.decision, **said} | {f"nats, {kind}": one.loss.mean for kind, one in losses.items()}
+def induction_among(circuit):
+    """Count the circuit's looking heads in the upper layers, and those of them that are induction heads by the rule."""
+    scores = pd.read_csv(SCORES).query("task == 'induction' and score == 'induction'")
+    known = {*scores["head"], *map(str, load_circuit(INDUCTION).looking)}  # the table has weights above 0.5 alone
+    upper = [str(head) for head in circuit.looking if head.layer >= UPPER]
+    return {"looking": len([*circuit.looking]), "in upper layers": len(upper), "induction": len(known & {*upper})}
 
 
 if __name__ == "__main__":
@@ -66,9 +69,8 @@ if __name__ == "__main__":
             raise SystemExit("no circuit was found")
         save_circuit(found.circuit, FOUND)
     means = averages(model, task, 0, 256).patterns  # those of random tokens are of another length
-    looking = {
-        head: beside(load_circuit(INDUCTION).heads[head], means[head]) for head in load_circuit(INDUCTION).looking
-    }
+    induction = load_circuit(INDUCTION)
+    looking = {head: beside(induction.heads[head], means[head]) for head in induction.looking}
     circuits = {"found on random tokens": Circuit(means | looking), "found on the list": load_circuit(FOUND)}
     if not (HERE / "found.csv").exists():
         names, rows = [*circuits, "no head", *(f"random heads {k}" for k in range(DRAWS))], []
@@ -78,7 +80,7 @@ if __name__ == "__main__":
         pd.DataFrame(rows).to_csv(HERE / "found.csv", index=False, float_format="%.3f")
     said = []
     for name, circuit in reversed(circuits.items()):
-        said.append({"circuit": name, "looking": len([*circuit.looking])})
+        said.append({"circuit": name, **induction_among(circuit)})
         said[-1] |= verdict(validate(model, task, circuit, n_examples=N))
         print(said[-1], flush=True)
         pd.DataFrame(said).to_csv(HERE / "verdicts.csv", index=False, float_format="%.3f")

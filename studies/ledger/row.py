@@ -46,12 +46,3 @@ def share(right: int, n: int) -> str:
 
 def listed(numbers: Iterable[object]) -> str:
     return ", ".join(map(str, numbers)) or "none"
-
-
-def short(number: object) -> str:
-    """Return a number of steps, a yes or no, or several numbers by name, as text."""
-    if isinstance(number, dict):
-        return f"({listed(f'{name} {short(own)}' for name, own in number.items())})"
-    if isinstance(number, bool):
-        return "yes" if number else "no"
-    return f"{number:.0f}" if isinstance(number, float) else str(number)

@@ -32,7 +32,7 @@ from files import (
     swept,
     symbols_of,
 )
-from row import Row, listed, short
+from row import Row, listed
 
 from circuits.utils.files import write_atomically
 from retrieval_interp import emergence, observations
@@ -276,7 +276,7 @@ def section_9() -> list[Row]:
 def emerged(folder: Path) -> list[tuple[bool | None, str]]:
     """Return for each of the four observations whether it holds, and what was seen."""
     seen = observations(emergence(folder, circuit_to_follow(folder)))
-    found = [(one.holds, listed(f"{name} {short(number)}" for name, number in one.numbers.items())) for one in seen]
+    found = [(one.holds, one.sentence.partition("Here: ")[2]) for one in seen]
     epoch = seen[0].numbers.get("step", 0.0) / STEPS_PER_EPOCH  # the rule of i bounds it, too
     return [(found[0][0] and EPOCHS[0] <= epoch <= EPOCHS[1], found[0][1]), *found[1:]]
 
