@@ -37,7 +37,6 @@ def from_pretrained(name: str | Path, *, device: str = "cpu", dtype: torch.dtype
             TransformerLens does not support its architecture, or drops changes of its attention patterns.
     """
     from huggingface_hub import get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
-    from transformer_lens.model_bridge import TransformerBridge
 
     from circuits.model.layers import check_edits
 
@@ -65,11 +64,12 @@ def from_pretrained(name: str | Path, *, device: str = "cpu", dtype: torch.dtype
             weights, info = load(name, dtype=dtype, output_loading_info=True, **WEIGHTS, **CODE)
             if missing := sorted(info["missing_keys"]):  # transformers fills them with random numbers
                 raise BadInput(f"{len(missing)} are missing, such as {missing[0]}")
+        from transformer_lens.model_bridge import TransformerBridge  # takes seconds: after what may be misspelt
+
         with _named(f"{name}: an architecture that TransformerLens does not support"):
             given: dict[str, Any] = {"hf_model": weights.to(device).eval(), "tokenizer": tokenizer}
             model: Transformer = TransformerBridge.boot_transformers(str(name), device=device, dtype=dtype, **given)
-    if tokenizer.pad_token is None:
-        tokenizer.pad_token = tokenizer.eos_token
+    tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
     # TransformerLens has put one in its place that begins every text with a start token, which the model may never see.
     vars(model)["_tokenizer"] = tokenizer
     model.cfg.tokenizer_prepends_bos = tokenizer("a")["input_ids"][:1] == [tokenizer.bos_token_id]

@@ -3,8 +3,8 @@
 ``python -m studies.ladder.found``. A circuit is searched and validated on the list of ``heads.py`` (``circuit.yaml``),
 and so is that of ``data/smollm2/induction``, found on random tokens, with the list's own averages. ``found.csv`` has
 what both keep on prompts of other seeds, and controls; ``composition.csv`` has what the heads that look at the answer
-read, by path patching; ``verdicts.csv`` has both verdicts. ``circuit.yaml`` and ``found.csv`` stay if they are there.
-README.md has the rule and what was found.
+read, by path patching; ``verdicts.csv`` has both verdicts. What is there already stays. README.md has the rule and
+what was found.
 """
 
 import random
@@ -29,7 +29,8 @@ HERE = Path(__file__).parent
 N, SEEDS, DRAWS = 512, (101, 102, 103), 5
 CONTROLLED = 128  # of these prompts, for controls
 PATCHED = 2  # heads: of ten, path patching was not done in ten minutes of a core
-FOUND, SCORES = HERE / "circuit.yaml", HERE.parent / "smollm2/scores.csv"
+FOUND, VERDICTS = HERE / "circuit.yaml", HERE / "verdicts.csv"
+SCORES = HERE.parent / "smollm2/scores.csv"
 UPPER = 16  # the first of the upper layers
 
 
@@ -78,12 +79,14 @@ if __name__ == "__main__":
             measured = kept(model, [*circuits.values()], seed)
             rows += [{"circuit": name} | row for name, row in zip(names, measured, strict=True)]
         pd.DataFrame(rows).to_csv(HERE / "found.csv", index=False, float_format="%.3f")
-    said = []
+    said = pd.read_csv(VERDICTS).to_dict("records") if VERDICTS.exists() else []
     for name, circuit in reversed(circuits.items()):
+        if name in {row["circuit"] for row in said}:
+            continue
         said.append({"circuit": name, **induction_among(circuit)})
         said[-1] |= verdict(validate(model, task, circuit, n_examples=N))
         print(said[-1], flush=True)
-        pd.DataFrame(said).to_csv(HERE / "verdicts.csv", index=False, float_format="%.3f")
+        pd.DataFrame(said).to_csv(VERDICTS, index=False, float_format="%.3f")
     seen = role_attention(model, task.examples(N, 1))[..., task.roles.index(END), task.roles.index("next")]
     most = sorted(means, key=lambda head: -seen[head])[:PATCHED]
     composed = path_patching(model, task, Circuit(dict.fromkeys(most, OneHot({END: "next"}))), n_examples=64)
