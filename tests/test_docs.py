@@ -1,6 +1,7 @@
 """The documentation: that its code runs, its links lead somewhere, and its site works without a network."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -13,13 +14,13 @@ import circuits
 import retrieval_interp
 from circuits.errors import Unsolved
 from circuits.mechanisms import registry
-from circuits.model.hooked_transformer import HookedTransformer, HookedTransformerConfig
 from circuits.report.report import Report
 from circuits.report.strip import strip
 from docs import findings, pictures
 from retrieval_interp.models.library import data_folder
 from tests.annotations import ROOT
 from tests.browser import new_page
+from tests.handmade import blank_transformer
 
 FOLDERS = ("docs/*.md", "studies/**/*.md", "benchmarks/*.md", "data/**/*.md")
 PAGES = [ROOT / "README.md", *(path for folder in FOLDERS for path in sorted(ROOT.glob(folder)))]
@@ -47,14 +48,11 @@ def code(page: str) -> str:
 def test_the_python_of_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(registry, "_KNOWN", {})  # other tests of this process register mechanisms, too
-    config = HookedTransformerConfig(
-        n_layers=2, n_heads=2, d_model=8, d_head=4, n_ctx=20, d_vocab=20, attn_only=True, seed=0, device="cpu"
-    )
-    own = HookedTransformer(config)
+    own = blank_transformer(n_layers=2, n_heads=2, d_model=8, d_head=4, n_ctx=20, d_vocab=20, attn_only=True)
     before, _, after = code(page).partition("class RepeatedToken")
     namespace: dict[str, object] = {}
     exec(before, namespace)
-    if after:  # the heads of a model that nobody has trained do nothing
+    if after:  # the heads of a model without weights do nothing
         with pytest.raises(Unsolved, match="with all heads idle"):
             exec(f"class RepeatedToken{after}", namespace | {"model": own})
 
@@ -83,7 +81,8 @@ def test_the_readme_fits_on_a_few_screens_and_begins_with_a_verdict_as_it_is_sto
 def site(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
-    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    env = os.environ | {"RETRIEVAL_INTERP_CACHE": str(folder)}  # without SmolLM2, whose examples take minutes
+    built = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
     assert built.returncode == 0, built.stdout + built.stderr
     return folder
 
