@@ -8,6 +8,7 @@ import huggingface_hub
 import jinja2
 
 from circuits.errors import BadInput
+from circuits.task import LaidOut
 from retrieval_interp.models.library import own_circuit
 from retrieval_interp.models.model_dir import CONFIG, REPORT, read_config, task_from
 from retrieval_interp.tasks.retrieval import RetrievalTask
@@ -34,6 +35,7 @@ def model_card(folder: Path, address: str) -> str:
     report = report_of(folder)
     retrieves = not isinstance(task, WordsTask)
     tags = ["mechanistic-interpretability", *["retrieval-problem"] * retrieves, "retrieval-interp"]
+    read = task.read_at.items() if isinstance(task, LaidOut) else ()
     data = huggingface_hub.ModelCardData(library_name="transformer-lens", license="mit", tags=tags)
     template = (files("retrieval_interp") / "templates" / "model_card.md.jinja").read_text(encoding="utf-8")
     try:
@@ -46,7 +48,7 @@ def model_card(folder: Path, address: str) -> str:
             "searched": report and report.discovery and report.discovery.combined.decision == "above",
             "useful_layers": len({head.layer for head in circuit.heads_with_paths}) if circuit else 0,
             "bound": bound_paper(task.n_steps) if isinstance(task, RetrievalTask) else None,
-            "layers": [layers_until(task.layout, at, part, causal=True) or 0 for part, at in task.read_at.items()],
+            "layers": [layers_until(task.layout, role, one, causal=True) or 0 for one, role in read] or [0],
         }
         card = huggingface_hub.ModelCard.from_template(data, template_str=template, **contents)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, jinja2.UndefinedError) as error:
