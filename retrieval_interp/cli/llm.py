@@ -60,7 +60,7 @@ def ask(
         ),
     ] = None,
     formulations: Annotated[str, typer.Option(help="Formulations, separated by commas, or all.")] = "all",
-    steps: Annotated[str, typer.Option(help="D of the equations, such as 1-10 or 1,3,5; lives_with has 5.")] = "1-10",
+    steps: Annotated[str | None, typer.Option(help="D: 1-10 or 1,3,5 (default: 1-10, of lives_with 5).")] = None,
     samples: Annotated[int, typer.Option(min=1, help="Number of questions for each formulation and D.")] = 500,
     chains: Chains = 4,
     seed: Seed = 0,
@@ -95,7 +95,7 @@ def ask(
 
         names = list(FORMULATIONS) if formulations == "all" else formulations.replace(" ", "").split(",")
         size = {"samples": samples, "chains": chains, "seed": seed, "attempts": attempts, "shots": shots}
-        tasks = run.chosen(names, _range(steps), **size, forced_choice=forced_choice)
+        tasks = run.chosen(names, _range(steps) if steps else None, **size, forced_choice=forced_choice)
         for path in run.set_damaged_aside(out / "logs"):
             typer.echo(f"{path}: cannot be read, and was set aside", err=True)
         models = list(dict.fromkeys(name if "/" in name else f"hooked/{name}" for name in model or []))
@@ -109,8 +109,9 @@ def ask(
         except KeyboardInterrupt:
             raise Interrupted("interrupted; finished answers are kept, and the same command continues") from None
         named = {"formulations": formulations, "steps": steps, **size, "max-tokens": max_tokens}
-        named |= {} if temperature is None else {"temperature": f"{temperature:g}"}
-        options = [*(("model", name) for name in models), *((name, str(value)) for name, value in named.items())]
+        named["temperature"] = None if temperature is None else f"{temperature:g}"
+        given = [(name, str(value)) for name, value in named.items() if value is not None]
+        options = [*(("model", name) for name in models), *given]
     table = results(logs, lambda line: typer.echo(line, err=True))
     words = [word for name, value in options for word in (f"--{name}", value)] + ["--forced-choice"] * forced_choice
     command = shlex.join(["retrieval-interp", "llm", "ask", *words])

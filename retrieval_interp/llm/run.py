@@ -20,19 +20,20 @@ from retrieval_interp.prompts import formulation
 RETRIES = 6  # of a request that gets no response, at growing intervals
 
 
-def chosen(formulations: Sequence[str], steps: Sequence[int], **options: int) -> list[Task]:
-    """Return the tasks of figure 2: equations with every number of steps, the other formulations as in the paper.
+def chosen(formulations: Sequence[str], steps: Sequence[int] | None, **options: int) -> list[Task]:
+    """Return the tasks of figure 2.
 
     Args:
         formulations: the names of the formulations.
-        steps: the numbers of steps of the equations.
+        steps: the numbers of steps of equations and lives-with; None: the paper's, 1 to 10 and 5.
         **options: ``samples``, ``chains``, ``seed`` and ``attempts``, for every task.
 
     Raises:
         BadInput: a formulation is unknown, or a number is out of range.
     """
     names = dict.fromkeys(formulation(name).name for name in formulations)
-    sizes = [(name, n) for name in names for n in (steps if name == "equations" else [None])]
+    paper: dict[str, Sequence[int | None]] = {"equations": steps or range(1, 11), "lives_with": steps or [None]}
+    sizes = [(name, n) for name in names for n in paper.get(name, [None])]
     return [TASKS[name](steps=n, **options) for name, n in sizes]
 
 

@@ -39,7 +39,7 @@ def read_heads(path: Path | str, n: int | None = None) -> Circuit:
     try:
         graph = json.loads(text)
         size = [range(whole(name, graph["cfg"][name], 1, MOST)) for name in ("n_layers", "n_heads")]
-        nodes, edges = graph.get("nodes") or {}, graph.get("edges")
+        nodes, edges = ({key: _entry(one) for key, one in (graph.get(of) or {}).items()} for of in ("nodes", "edges"))
         named = edges if edges and not any("score" in nodes[name] for name in nodes if heads_in(name)) else nodes
         entries = [(head, one) for name, one in named.items() for head in heads_in(name)]
         if beyond := [head for head, _ in entries if head.layer not in size[0] or head.index not in size[1]]:
@@ -56,11 +56,15 @@ def read_heads(path: Path | str, n: int | None = None) -> Circuit:
         raise BadInput(f"{path}: {error.args[0] if isinstance(error, BadInput) else EXPECTED}") from error
     heads: dict[Head, Mechanism] = {Head(*one): Idle() for one in product(*size)}
     if len(marked) in (0, len(heads)) and n is None:
-        raise BadInput(
-            f"{path}: {'all heads are' if marked else 'no head is'} in the graph; read_heads chooses by scores"
-        )
+        all_or_none = "all heads are" if marked else "no head is"
+        raise BadInput(f"{path}: {all_or_none} in the graph; choose n by scores in Python, with read_heads(path, n)")
     heads |= dict.fromkeys(sorted(marked), Intact())
     return Circuit(heads, path.stem, f"The heads of {path.name}; all others are idle.")
+
+
+def _entry(one: Any) -> dict[str, Any]:
+    """Return what is said of a node or an edge; older versions of EAP-IG write a mark alone, others empty scores."""
+    return {"in_graph": one} if isinstance(one, bool) else {key: said for key, said in one.items() if said is not None}
 
 
 def heads_in(name: str) -> list[Head]:
@@ -77,12 +81,13 @@ def write_scores(path: Path | str, scores: Mapping[Head | str, float], cfg: Any)
         cfg: the model's config: its number of layers and heads, and ``d_model``.
 
     Raises:
-        BadInput: a head has no score, or the file cannot be written.
+        BadInput: a head has no score, or is not the model's, or the file cannot be written.
     """
     scores = {Head.of(head): score for head, score in scores.items()}
     heads = [Head(*place) for place in product(range(cfg.n_layers), range(cfg.n_heads))]
-    if missing := [head for head in heads if head not in scores]:
-        raise BadInput(f"the scores: {missing[0]} has none; expected one for each of {len(heads)} heads")
+    if odd := sorted({*scores} ^ {*heads}):
+        said = "is beyond the model" if odd[0] in scores else "has none"
+        raise BadInput(f"the scores: {odd[0]} {said}; expected one for each of {len(heads)} heads")
     nodes: dict[str, Any] = {name: {"in_graph": True} for name in ("input", *(f"m{n}" for n in range(cfg.n_layers)))}
     for head in heads:
         nodes[f"a{head.layer}.h{head.index}"] = {"in_graph": True, "score": real(f"the score of {head}", scores[head])}

@@ -29,6 +29,7 @@ def test_results_show_every_task_with_wilsons_interval(tmp_path: Path) -> None:
     table = results(logs_in(tmp_path))
     assert table["formulation"].tolist() == ["equations", "equations", "relatives"]
     assert table["steps"].tolist()[:2] == [1, 3]
+    assert [len(chosen(["lives_with"], steps, samples=4)) for steps in ([3, 1], None)] == [2, 1]
     assert table["accuracy"].tolist() == [1.0, 1.0, 1.0]
     assert table["low"].tolist() == [Interval.of_share(4, 4).low] * 3
     assert table["chance"].tolist() == [0.25, 0.25, 0.0625]

@@ -23,9 +23,8 @@ tasks = st.builds(
 def test_every_pairs_second_symbol_is_the_next_pairs_first(task, seed):
     examples = task.examples(5, seed)
     for k in range(1, task.n_steps):
-        assert torch.equal(
-            symbols_of(task, examples, f"pair{k}.second"), symbols_of(task, examples, f"pair{k + 1}.first")
-        )
+        following = symbols_of(task, examples, f"pair{k + 1}.first")
+        assert torch.equal(symbols_of(task, examples, f"pair{k}.second"), following)
     assert torch.equal(symbols_of(task, examples, "query"), symbols_of(task, examples, "pair1.first"))
 
 
@@ -62,10 +61,8 @@ def test_the_chains_are_shuffled_independently_in_every_block():
 def test_position_codes_are_cosine_and_sine_at_two_speeds():
     codes = RetrievalTask(n_steps=1).position_codes()
     assert codes[0].tolist() == [1, 0, 1, 0]
-    expected = torch.tensor([3.0, 3.0, 0.03, 0.03])
-    assert torch.allclose(
-        codes[3], torch.stack([expected[0].cos(), expected[1].sin(), expected[2].cos(), expected[3].sin()])
-    )
+    angles = torch.tensor([3.0, 0.03])
+    assert torch.allclose(codes[3].view(2, 2), torch.stack([angles.cos(), angles.sin()], dim=1))
 
 
 def test_validation_examples_never_overlap_a_training_set_even_with_the_same_seed():
@@ -116,9 +113,7 @@ def test_a_symbol_that_is_left_out_is_not_asked_for_and_nothing_else_changes(n_s
     assert torch.equal(without.examples(3, seed).targets, whole.examples(3, seed).targets[:, :, kept])
 
 
-@given(
-    st.integers(2, 5), st.sampled_from([StepOrder.LAST_FIRST, StepOrder.FIRST_FIRST]), st.integers(0, 1000), st.data()
-)
+@given(st.integers(2, 5), st.sampled_from(StepOrder), st.integers(0, 1000), st.data())
 def test_chains_that_are_cut_off_are_the_same_chains_with_fewer_steps(n_steps, order, seed, data):
     task = RetrievalTask(n_steps, implicit_curriculum=False, step_order=order)
     fewer = data.draw(st.integers(1, n_steps))
