@@ -100,7 +100,7 @@ if model:
 # ## Explore
 #
 # The diagram shows the heads that look. A click on an arrow removes it, a click on a head changes its mechanism, and the losses on 32
-# prompts follow.
+# other prompts follow. On so few the loss of one circuit differs between samples, as its error says.
 
 # %%
 from circuits import explore
