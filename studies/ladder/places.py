@@ -6,7 +6,7 @@ run is taken from the second. ``moved`` is how much of the difference of the ans
 answer minus that of the other (``logits``), 0 is as in the first run, 1 as in the second. ``for the last`` is how much
 larger the logit of the answer that stands last is, averaged over both names that are asked about. ``places.csv`` has
 it for SmolLM2, with nothing, a colon and two words between name and city, and for ``data/equations``, which was
-trained on equations.
+trained on equations. ``two_steps.csv`` has by how many logits SmolLM2's answers to texts of two steps move.
 """
 
 from collections.abc import Iterator, Mapping
@@ -47,16 +47,7 @@ class Pair(NamedTuple):
 
 def begun(tokenizer, link: str) -> Iterator[Pair]:
     """ "Ann lives in Rome. Bob lives in Oslo. Ann lives in" -> Rome; every word is one token."""
-    rng = np.random.default_rng(SEED)
-
-    def ids(text):
-        return token_ids(tokenizer, text, bos="none")[0]
-
-    def single(words, before):
-        return [word for word in words if len(ids(f"{before}{word}")) == len(ids(before.rstrip())) + 1]
-
-    names = [name for name in single(NAMES, "Rome. ") if len(ids(name)) == 1]
-    cities = single(CITIES, f"Eve{link} ")
+    rng, ids, (names, cities) = np.random.default_rng(SEED), ids_by(tokenizer), single_words(tokenizer, link)
     while True:
         (a, b), (x, y), k = rng.choice(names, 2, False), rng.choice(cities, 2, False), int(rng.integers(2))
         facts, exchanged = (f"{a}{link} {one}. {b}{link} {two}." for one, two in ((x, y), (y, x)))
@@ -76,6 +67,67 @@ def begun(tokenizer, link: str) -> Iterator[Pair]:
             sites({"cities": [first, second], "name asked": [query]}, first, base),
             2 * k - 1,
         )
+
+
+def ids_by(tokenizer):
+    """Return what turns a text into its tokens, without a start token."""
+    return lambda text: token_ids(tokenizer, text, bos="none")[0]
+
+
+def single_words(tokenizer, link: str) -> tuple[list[str], list[str]]:
+    """Return the names and the cities that are one token where they stand."""
+    ids = ids_by(tokenizer)
+
+    def single(words, before):
+        return [word for word in words if len(ids(f"{before}{word}")) == len(ids(before.rstrip())) + 1]
+
+    return [name for name in single(NAMES, "Rome. ") if len(ids(name)) == 1], single(CITIES, f"Eve{link} ")
+
+
+def two_steps(tokenizer, n: int) -> Iterator[dict]:
+    """Yield texts of two steps, what is exchanged in them, and by how much the answer should then be another.
+
+    "Ann lives in Rome. Bob lives in Oslo. Eve lives with Ann. Tom lives with Bob. Eve lives in" -> Rome. Exchanged are
+    the cities, with whom Eve and Tom live (x1), or who is asked about.
+    """
+    rng, ids, (names, cities) = np.random.default_rng(SEED), ids_by(tokenizer), single_words(tokenizer, " lives in")
+    for _ in range(n):
+        (a, b, c, d), (x, y), k, turned = (
+            rng.choice(names, 4, False),
+            rng.choice(cities, 2, False),
+            *rng.integers(2, size=2),
+        )
+
+        def text(cities, links, asked, turned=turned, a=a, b=b, c=c, d=d):
+            with_whom = [f"{one} lives with {other}." for one, other in zip((c, d), links, strict=True)]
+            facts = [f"{one} lives in {city}." for one, city in zip((a, b), cities, strict=True)]
+            return ids(" ".join([*facts, *(with_whom[::-1] if turned else with_whom), f"{(c, d)[asked]} lives in"]))
+
+        own = {"cities": (x, y), "links": (a, b), "asked": int(k)}
+        changes = {"cities": (y, x), "links": (b, a), "asked": 1 - int(k)}
+        base = text(**own)
+        answers = [ids(f"Eve lives in {city}")[-1] for city in ((x, y)[k], (x, y)[1 - k])]
+        yield {"base": base, "answers": answers} | {of: text(**own | {of: other}) for of, other in changes.items()}
+
+
+@torch.no_grad()
+def effects(model, made: list[dict]) -> Iterator[dict]:
+    """Yield by how many logits each exchange moves the answer towards what is then right, and how often it is right."""
+    answers = torch.tensor([one["answers"] for one in made])
+
+    def ahead(of):  # the logit of the answer to the first text minus that of the other
+        tokens = torch.tensor([one[of] for one in made])
+        logits = torch.cat([model(some)[:, -1] for some in tokens.split(64)]).gather(1, answers)
+        return logits[:, 0] - logits[:, 1]
+
+    base = ahead("base")
+    for of in ("cities", "links", "asked"):
+        moved = base - ahead(of)
+        row = {"exchanged": of, "logits": moved.mean().item(), "se": moved.std().item() / len(made) ** 0.5}
+        yield row | {
+            "base right": (base > 0).float().mean().item(),
+            "right then": (base - moved < 0).float().mean().item(),
+        }
 
 
 def equations(tokenizer, steps: int) -> Iterator[Pair]:
@@ -170,3 +222,5 @@ if __name__ == "__main__":
         print(model, text, models[model].tokenizer.decode(pairs[0].base)[-160:], flush=True)
         rows += [{"model": model, "text": text, **row} for row in moved(models[model], pairs)]
         pd.DataFrame(rows).to_csv(HERE / "places.csv", index=False, float_format="%.4f")
+    moved_by = effects(models["smollm2"], [*two_steps(models["smollm2"].tokenizer, 4 * N)])
+    pd.DataFrame(moved_by).to_csv(HERE / "two_steps.csv", index=False, float_format="%.3f")
