@@ -87,15 +87,14 @@ def ask(
     from retrieval_interp.prompts import FORMULATIONS
 
     check_writable(out / "accuracy.html")
-    missing = None
     if from_logs is not None:
-        logs, options = logs_in(from_logs), [("from-logs", str(from_logs))]
+        logs, options, missing = logs_in(from_logs), [("from-logs", str(from_logs))], None
     else:
         from retrieval_interp.llm import run
 
         names = list(FORMULATIONS) if formulations == "all" else formulations.replace(" ", "").split(",")
         size = {"samples": samples, "chains": chains, "seed": seed, "attempts": attempts, "shots": shots}
-        tasks = run.chosen(names, _range(steps) if steps else None, **size, forced_choice=forced_choice)
+        tasks = run.chosen(names, None if steps is None else _range(steps), **size, forced_choice=forced_choice)
         for path in run.set_damaged_aside(out / "logs"):
             typer.echo(f"{path}: cannot be read, and was set aside", err=True)
         models = list(dict.fromkeys(name if "/" in name else f"hooked/{name}" for name in model or []))
@@ -110,8 +109,8 @@ def ask(
             raise Interrupted("interrupted; finished answers are kept, and the same command continues") from None
         named = {"formulations": formulations, "steps": steps, **size, "max-tokens": max_tokens}
         named["temperature"] = None if temperature is None else f"{temperature:g}"
-        given = [(name, str(value)) for name, value in named.items() if value is not None]
-        options = [*(("model", name) for name in models), *given]
+        given = (("model", one) for one in models)
+        options = [*given, *((name, str(one)) for name, one in named.items() if one is not None)]
     table = results(logs, lambda line: typer.echo(line, err=True))
     words = [word for name, value in options for word in (f"--{name}", value)] + ["--forced-choice"] * forced_choice
     command = shlex.join(["retrieval-interp", "llm", "ask", *words])

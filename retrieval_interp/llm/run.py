@@ -15,7 +15,8 @@ from rich.text import Text
 from circuits.errors import BadInput
 from retrieval_interp.llm.results import logs_in, path_of, read_header
 from retrieval_interp.llm.tasks import TASKS
-from retrieval_interp.prompts import formulation
+from retrieval_interp.prompts import FORMULATIONS, formulation
+from retrieval_interp.prompts.chains import AnyLength
 
 RETRIES = 6  # of a request that gets no response, at growing intervals
 
@@ -29,11 +30,13 @@ def chosen(formulations: Sequence[str], steps: Sequence[int] | None, **options: 
         **options: ``samples``, ``chains``, ``seed`` and ``attempts``, for every task.
 
     Raises:
-        BadInput: a formulation is unknown, or a number is out of range.
+        BadInput: a formulation is unknown, a number is out of range, or there are steps that no formulation takes.
     """
     names = dict.fromkeys(formulation(name).name for name in formulations)
-    paper: dict[str, Sequence[int | None]] = {"equations": steps or range(1, 11), "lives_with": steps or [None]}
-    sizes = [(name, n) for name in names for n in paper.get(name, [None])]
+    own = {name: steps for name in names if steps and issubclass(FORMULATIONS[name], AnyLength)}
+    if steps and not own:
+        formulation(next(iter(names)), steps[0])  # says that it takes none
+    sizes = [(name, n) for name in names for n in own.get(name, range(1, 11) if name == "equations" else [None])]
     return [TASKS[name](steps=n, **options) for name, n in sizes]
 
 

@@ -85,29 +85,32 @@ def single_words(tokenizer, link: str) -> tuple[list[str], list[str]]:
 
 
 def two_steps(tokenizer, n: int) -> Iterator[dict]:
-    """Yield texts of two steps, what is exchanged in them, and by how much the answer should then be another.
+    """Yield the tokens of texts of two steps, of the same after each exchange, and of both answers.
 
     "Ann lives in Rome. Bob lives in Oslo. Eve lives with Ann. Tom lives with Bob. Eve lives in" -> Rome. Exchanged are
-    the cities, with whom Eve and Tom live (x1), or who is asked about.
+    the cities, with whom Eve and Tom live (x1), or who is asked about; ``one step`` asks about Ann instead, and then
+    about Bob (``one step, asked``).
     """
     rng, ids, (names, cities) = np.random.default_rng(SEED), ids_by(tokenizer), single_words(tokenizer, " lives in")
     for _ in range(n):
-        (a, b, c, d), (x, y), k, turned = (
-            rng.choice(names, 4, False),
-            rng.choice(cities, 2, False),
-            *rng.integers(2, size=2),
-        )
+        people, places = rng.choice(names, 4, False), rng.choice(cities, 2, False)
+        k, turned = rng.integers(2, size=2)
+        hosts, guests, order = people[:2], people[2:], [1, 0] if turned else [0, 1]
 
-        def text(cities, links, asked, turned=turned, a=a, b=b, c=c, d=d):
-            with_whom = [f"{one} lives with {other}." for one, other in zip((c, d), links, strict=True)]
-            facts = [f"{one} lives in {city}." for one, city in zip((a, b), cities, strict=True)]
-            return ids(" ".join([*facts, *(with_whom[::-1] if turned else with_whom), f"{(c, d)[asked]} lives in"]))
+        def text(asked, places=places, hosts=hosts, own=people[:2], guests=guests, order=order):
+            facts = [f"{host} lives in {city}." for host, city in zip(own, places, strict=True)]
+            links = [f"{guests[one]} lives with {hosts[one]}." for one in order]
+            return ids(" ".join([*facts, *links, f"{asked} lives in"]))
 
-        own = {"cities": (x, y), "links": (a, b), "asked": int(k)}
-        changes = {"cities": (y, x), "links": (b, a), "asked": 1 - int(k)}
-        base = text(**own)
-        answers = [ids(f"Eve lives in {city}")[-1] for city in ((x, y)[k], (x, y)[1 - k])]
-        yield {"base": base, "answers": answers} | {of: text(**own | {of: other}) for of, other in changes.items()}
+        yield {
+            "base": text(guests[k]),
+            "cities": text(guests[k], places=places[::-1]),
+            "links": text(guests[k], hosts=hosts[::-1]),
+            "asked": text(guests[1 - k]),
+            "one step": text(hosts[k]),
+            "one step, asked": text(hosts[1 - k]),
+            "answers": [ids(f"Eve lives in {city}")[-1] for city in (places[k], places[1 - k])],
+        }
 
 
 @torch.no_grad()
@@ -120,14 +123,12 @@ def effects(model, made: list[dict]) -> Iterator[dict]:
         logits = torch.cat([model(some)[:, -1] for some in tokens.split(64)]).gather(1, answers)
         return logits[:, 0] - logits[:, 1]
 
-    base = ahead("base")
-    for of in ("cities", "links", "asked"):
+    for of in ("cities", "links", "asked", "one step, asked"):
+        base = ahead("one step" if of.startswith("one") else "base")
         moved = base - ahead(of)
         row = {"exchanged": of, "logits": moved.mean().item(), "se": moved.std().item() / len(made) ** 0.5}
-        yield row | {
-            "base right": (base > 0).float().mean().item(),
-            "right then": (base - moved < 0).float().mean().item(),
-        }
+        right = {"base right": (base > 0).float().mean().item(), "right then": (moved > base).float().mean().item()}
+        yield row | right
 
 
 def equations(tokenizer, steps: int) -> Iterator[Pair]:

@@ -46,17 +46,17 @@ def test_existing_logs_are_a_table_a_page_and_one_json_document(logs: Path, tmp_
     assert comment == f"# retrieval-interp llm ask --from-logs {logs}"
     assert header.startswith("model,formulation,steps")
     code, out, _ = run(capsys, "llm", "ask", "--from-logs", logs, "--out", tmp_path)
+    assert code == 0
     assert "The page is at" in out
 
 
 def test_prompts_shows_one_or_all(capsys) -> None:  # type: ignore[no-untyped-def]
     questions = formulation("equations", 3).questions(7, 4)
     command = ("llm", "prompts", "equations", "--n", 7, "--steps", 3, "--seed", 4)
-    code, out, _ = run(capsys, *command)
-    assert code == 0
-    assert out == f"{questions[0].prompt}\nCorrect: {questions[0].answer}\nAcceptable: 0, 1, 2, 3\n"
+    shown = f"{questions[0].prompt}\nCorrect: {questions[0].answer}\nAcceptable: 0, 1, 2, 3\n"
+    assert run(capsys, *command)[:2] == (0, shown)
     code, out, _ = run(capsys, *command, "--json")
-    assert out == json.dumps([question.to_json() for question in questions], indent=2) + "\n"
+    assert (code, out) == (0, json.dumps([question.to_json() for question in questions], indent=2) + "\n")
     assert json.loads(out)[0]["marks"][0][2:] == ["pair3.first", questions[0].marks[0].chain]
 
 
@@ -73,6 +73,7 @@ def test_prompts_shows_one_or_all(capsys) -> None:  # type: ignore[no-untyped-de
         (["ask", "--model", "equations", "--forced-choice", "--temperature", 1], "leave out --temperature"),
         (["ask", "--model", "mockllm/model", "--formulations", "riddles"], "unknown formulation 'riddles'"),
         (["ask", "--model", "mockllm/model", "--formulations", "kingdoms", "--chains", 9], "n_chains is 9"),
+        (["ask", "--model", "a/b", "--formulations", "kingdoms", "--steps", 3], "kingdoms: the number of steps cannot"),
         (["ask", "--model", "nosuch/model", "--formulations", "kingdoms"], "nosuch"),
         (["ask", "--model", "hooked/one_layer", "--formulations", "kingdoms"], "one_layer: reads no text"),
     ],

@@ -93,5 +93,5 @@ def test_the_questions_of_a_task_are_those_of_the_seed_with_their_chance_level()
 
 def test_a_missing_key_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    tasks = chosen(["kingdoms"], [1], samples=2, chains=4, seed=0, attempts=2)
+    tasks = chosen(["kingdoms"], None, samples=2, chains=4, seed=0, attempts=2)
     assert_refused("OPENAI_API_KEY", ask, tasks, ["openai/gpt-4o"], tmp_path, quiet=True)
