@@ -1,27 +1,49 @@
 """In the tests all annotations of the packages are checked: types everywhere, and shapes where there are tensors.
 
-The hooks must be there before the packages are imported, and only in the process that runs the tests. Where there are
-no shapes beartype does it alone: what jaxtyping does besides takes as long as the tests themselves.
+The hooks must be there before the packages are imported, and only in the process that runs the tests. What jaxtyping
+does for shapes takes longer than the tests themselves, so beartype alone checks what has none.
 """
 
+import re
+from contextlib import suppress
 from pathlib import Path
+from types import FunctionType
+from typing import get_type_hints
 
-from beartype import BeartypeConf
+import jaxtyping
+from beartype import BeartypeConf, beartype
 from beartype.claw import beartype_packages
-from jaxtyping import install_import_hook
 
 ROOT = Path(__file__).parent.parent
 # Beartype alone wants names that are there for type checkers only, does not find what a NamedTuple's annotations name
 # that are read later, and comes before what reads arguments (entrance).
 SLOW = ("jaxtyping", "TYPE_CHECKING", "class Loaded(NamedTuple)", "@entrance")
+SHAPES = re.compile(r"\b(Bool|Float|Int|Num|Real|Shaped)\w*\[")
 MODULES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts): path.read_text(encoding="utf-8")
     for package in ("circuits", "retrieval_interp")
     for path in (ROOT / package).rglob("*.py")
     if path.stem != "__init__"
 }
-slow = [name for name, text in MODULES.items() if any(word in text for word in SLOW)]
-install_import_hook(slow, "beartype.beartype")
 # As jaxtyping does: what does not fit is a TypeError, and only what goes in and out of functions is checked.
 conf = BeartypeConf(violation_type=TypeError, claw_is_pep526=False)
+with_shapes = jaxtyping.jaxtyped(typechecker=beartype)
+
+
+def checked(thing):
+    """Return a function or a class with checks; functions in functions would get theirs anew at every call."""
+    if not isinstance(thing, FunctionType):
+        return with_shapes(thing)
+    if "<locals>" in thing.__qualname__:
+        return thing
+    if not any(SHAPES.search(str(hint)) for hint in thing.__annotations__.values()):
+        with suppress(NameError):  # names that are there for type checkers only; jaxtyping takes them for Any
+            get_type_hints(thing)
+            return beartype(conf=conf)(thing)
+    return with_shapes(thing)
+
+
+jaxtyping.jaxtyped = lambda typechecker: checked  # what its hook puts around functions and classes
+slow = [name for name, text in MODULES.items() if any(word in text for word in SLOW)]
+jaxtyping.install_import_hook(slow, "beartype.beartype")
 beartype_packages([name for name in MODULES if name not in slow], conf=conf)

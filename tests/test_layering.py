@@ -113,16 +113,12 @@ def test_the_engine_does_not_know_the_retrieval_problem():
 
 
 @pytest.mark.parametrize("package", ORDER)
-def test_every_room_of_the_packages_has_its_place_in_the_map(package):
+def test_every_room_of_the_packages_has_its_place_in_the_map_and_every_public_name_is_there(package):
     rooms = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     root = Path(package.__file__).parent
     there = {path.parent.name for path in root.glob("*/__init__.py")} | {path.stem for path in root.glob("[!_]*.py")}
     assert there == {*ORDER[package]} - {"__main__"}
     assert all(re.search(rf"\b{room}(/|\.py)", rooms) for room in there)
-
-
-@pytest.mark.parametrize("package", [circuits, retrieval_interp])
-def test_every_public_name_is_there(package):
     for name in package.__all__:
         found = getattr(package, name)
         assert name == "PRESETS" or found.__name__ == name  # a table has no name of its own

@@ -42,7 +42,7 @@ def test_a_folder_of_hugging_face_is_a_model_that_computes_the_same(kind, name, 
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
-def test_its_tokenizer_pads_and_no_head_attends_to_padding(name, tokenizer, tmp_path):
+def test_its_tokenizer_pads_and_no_head_attends_to_padding_and_without_one_it_is_refused(name, tokenizer, tmp_path):
     written(name, tokenizer, tmp_path)
     model = from_pretrained(tmp_path)
     said = model.tokenizer(["w5 w6", "w7 w8 w9"], padding=True, padding_side="left", return_tensors="pt")
@@ -53,12 +53,8 @@ def test_its_tokenizer_pads_and_no_head_attends_to_padding(name, tokenizer, tmp_
     attention = role_attention(model, Examples(said["input_ids"], last, roles))
     assert attention.shape == (2, 4, 2, 2)
     assert attention[:, :, 0].sum(dim=-1).max() <= 1
-
-
-@pytest.mark.parametrize("name", ["gpt2", "llama"])
-def test_a_model_without_its_tokenizer_is_refused(name, tmp_path):
-    huggingface_model(name).save_pretrained(tmp_path)
-    assert_refused("no tokenizer", from_pretrained, tmp_path)
+    huggingface_model(name).save_pretrained(tmp_path / "alone")
+    assert_refused("no tokenizer", from_pretrained, tmp_path / "alone")
 
 
 def test_an_architecture_that_transformerlens_does_not_have_is_refused(tokenizer, tmp_path, capfd):

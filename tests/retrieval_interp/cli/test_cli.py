@@ -4,7 +4,7 @@ import sys
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
-from types import ModuleType
+from unittest.mock import Mock
 
 import pytest
 from safetensors.torch import load_file, save_file
@@ -80,20 +80,6 @@ def test_bad_input_is_one_line_and_exit_code_two(capsys, tmp_path, monkeypatch, 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_ctrl_c_before_anything_is_there_is_one_line(capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "retrieval_interp.cli", Interrupting("cli"))
-    with pytest.raises(SystemExit) as ended:
-        __main__.main()
-    assert (ended.value.code, capsys.readouterr().err) == (130, "interrupted\n")
-
-
-class Interrupting(ModuleType):
-    """A module during whose import somebody stops the command."""
-
-    def __getattr__(self, name):
-        raise KeyboardInterrupt
-
-
 def test_a_circuit_for_another_model_names_file_and_line(capsys, tmp_path):
     foreign = tmp_path / "foreign.yaml"
     foreign.write_text("heads:\n  L0H0: uniform\n  L20H0:\n    query: pair1.first\n")
@@ -116,12 +102,14 @@ def test_output_that_cannot_be_written_is_one_line():
     assert ended.stderr.startswith("retrieval-interp: standard output cannot be written")
 
 
-def test_an_interrupted_command_says_so(capsys, monkeypatch, tmp_path):
-    def interrupted(*_, **__):
-        raise KeyboardInterrupt
-
+def test_an_interrupted_command_says_so_and_also_before_anything_is_imported(capsys, monkeypatch, tmp_path):
+    interrupted = Mock(side_effect=KeyboardInterrupt)
     monkeypatch.setattr(circuits, "validate", interrupted)
     assert run(capsys, "validate", "transformer_a", "--out", tmp_path / "new") == (130, "", "interrupted\n")
+    monkeypatch.setitem(sys.modules, "retrieval_interp.cli", type("Stopped", (), {"__getattr__": interrupted})())
+    with pytest.raises(SystemExit, match="130"):
+        __main__.main()
+    assert capsys.readouterr().err == "interrupted\n"
     assert list(tmp_path.iterdir()) == []
 
 

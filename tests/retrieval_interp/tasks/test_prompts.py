@@ -139,15 +139,10 @@ GOLDEN: dict[str, tuple[Question, str, str, tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("name", GOLDEN)
-def test_the_papers_example_comes_out_to_the_letter(name: str) -> None:
+def test_the_papers_example_comes_out_to_the_letter_and_its_chain_is_marked_where_it_stands(name: str) -> None:
     question, prompt, acceptable, chain = GOLDEN[name]
     assert question.prompt == prompt
     assert (question.answer, " ".join(question.acceptable), question.chain) == (chain[-1], acceptable, chain)
-
-
-@pytest.mark.parametrize("name", GOLDEN)
-def test_the_chain_of_the_papers_example_is_marked_where_it_stands(name: str) -> None:
-    question = GOLDEN[name][0]
     marked = {
         mark.role: question.prompt[mark.start : mark.end] for mark in question.marks if mark.chain == question.asked
     }
