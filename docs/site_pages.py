@@ -8,7 +8,6 @@ from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
-from mkdocs.structure.pages import Page
 
 from circuits import Report, Task, step_by_step
 from circuits.checks.experiment import Experiment
@@ -104,10 +103,8 @@ def model_of(name: str) -> tuple[Transformer, Task] | None:
     return (model, task) if task else None
 
 
-def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
+def on_page_markdown(markdown: str, **_: Any) -> str:
     """Let links from docs/ to folders beside it, and back, lead to pages of the site, where docs/ is the root."""
-    if EXAMPLE in markdown:
-        page.meta["hide"] = ["toc"]  # the picture needs the room
     for folder in BESIDE:
         markdown = markdown.replace(f"](../{folder}/", f"]({folder}/")
     return markdown.replace("](../docs/", "](../").replace("](../../docs/", "](../../")
