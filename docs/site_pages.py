@@ -3,11 +3,12 @@
 from functools import cache
 from itertools import chain
 from pathlib import Path
-from re import findall
+from re import findall, sub
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
 
 from circuits import Report, Task, step_by_step
 from circuits.checks.experiment import Experiment
@@ -20,7 +21,8 @@ from retrieval_interp.models import smollm2
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("circuits", "retrieval_interp")
-EXAMPLE = '<div class="example"></div>'  # where a page shows one
+FIRST = ROOT / "docs" / "index.md"
+EXAMPLE = "steps.png"  # the picture of the first page that one can step through in the site
 BESIDE = ("studies", "benchmarks", "data")  # folders beside docs/, whose pages are within the site
 MODELS = ("data/README.md", "data/paper/README.md", "data/paper_recipe/README.md")
 REPORTS = ("transformer_a", "smollm2/ioi")
@@ -66,7 +68,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def gallery() -> str:
     """The page of all figures, each below the title of its study, with the caption that it has there."""
-    shown = ["# Figures", *(f"![{name}]({name})" for name in ("smollm2.png", "steps.png"))]
+    said = captions((ROOT / "docs" / "findings.md").read_text(encoding="utf-8") + FIRST.read_text(encoding="utf-8"))
+    shown = ["# Figures", *(f"![{said[name]}]({name})\n\n{said[name]}" for name in ("smollm2.png", EXAMPLE))]
     for page in beside()["Studies"]:
         text = (ROOT / page).read_text(encoding="utf-8")
         figures = [(Path(page).parent / name, caption) for name, caption in captions(text).items()]
@@ -110,9 +113,10 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     return markdown.replace("](../docs/", "](../").replace("](../../docs/", "](../../")
 
 
-def on_page_content(html: str, **_: Any) -> str:
-    """Put the example into the pages that show one."""
-    return html.replace(EXAMPLE, example()) if EXAMPLE in html else html
+def on_page_content(html: str, page: Page, **_: Any) -> str:
+    """Put an example that one can step through in the place of its picture on the first page."""
+    picture = rf'<p><img [^>]*src="{EXAMPLE}"[^>]*></p>'
+    return sub(picture, lambda _: example(), html) if page.file.src_uri == FIRST.name else html
 
 
 @cache

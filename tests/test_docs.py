@@ -100,8 +100,9 @@ def test_the_reference_of_the_site_has_every_public_name(site):
 def test_the_site_opens_from_a_folder_without_a_network_and_finds_what_is_searched(site):
     with new_page(offline=True) as (page, complaints):
         page.on("request", lambda request: complaints.append(request.url) if "file://" not in request.url else None)
-        names = ("tutorials/3_the_paper", "api/circuits.task", "gallery", "reports/smollm2/ioi/report", "index")
-        for name, what in {"reports/transformer_a/report": ".circuit-diagram", **dict.fromkeys(names, "h1")}.items():
+        names = ("tutorials/3_the_paper", "api/circuits.task", "gallery", "reports/smollm2/ioi/report")
+        parts = {"reports/transformer_a/report": ".circuit-diagram", "index": ".steps .next"}
+        for name, what in {**parts, **dict.fromkeys(names, "h1")}.items():
             page.goto((site / f"{name}.html").as_uri())
             page.locator(what).first.wait_for()
         page.get_by_role("textbox", name="Search").fill("faithfulness")
