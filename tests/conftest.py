@@ -109,7 +109,8 @@ def home(tmp_path, monkeypatch):
     """The home folder, and elsewhere an empty current folder, which must stay empty."""
     for name in ("home", "current"):
         (tmp_path / name).mkdir()
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for variable in ("HOME", "USERPROFILE"):  # the second on Windows
+        monkeypatch.setenv(variable, str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path / "current")
     yield tmp_path / "home"
     assert list((tmp_path / "current").iterdir()) == []

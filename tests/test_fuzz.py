@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from circuits import BadInput, load_circuit
 from retrieval_interp.models import presets
-from tests.memory import MIB, peak, reset
+from tests.limits import MIB, peak, reset
 from tests.readers import READERS, inspect_log
 from tests.refusals import assert_refused
 

@@ -56,7 +56,7 @@ def read_heads(path: Path | str, n: int | None = None) -> Circuit:
         raise BadInput(f"{path}: {error.args[0] if isinstance(error, BadInput) else EXPECTED}") from error
     heads: dict[Head, Mechanism] = {Head(*one): Idle() for one in product(*size)}
     if len(marked) in (0, len(heads)) and n is None:
-        raise BadInput(f"{path}: {'all heads are' if marked else 'no head is'} in the graph; take read_heads(path, n)")
+        raise BadInput(f"{path}: {'all' if marked else 'no'} heads are in the graph; in Python use read_heads(path, n)")
     heads |= dict.fromkeys(sorted(marked), Intact())
     return Circuit(heads, path.stem, f"The heads of {path.name}; all others are idle.")
 
@@ -85,8 +85,8 @@ def write_scores(path: Path | str, scores: Mapping[Head | str, float], cfg: Any)
     scores = {Head.of(head): score for head, score in scores.items()}
     heads = [Head(*place) for place in product(range(cfg.n_layers), range(cfg.n_heads))]
     if odd := sorted({*scores} ^ {*heads}):
-        wrong = "is beyond" if odd[0] in scores else "has none"
-        raise BadInput(f"the scores: {odd[0]} {wrong}; expected one for each of {len(heads)} heads")
+        wrong = "is not in the model" if odd[0] in scores else "has none"
+        raise BadInput(f"the scores: {odd[0]} {wrong}; expected one for each of its {len(heads)} heads")
     nodes: dict[str, Any] = {name: {"in_graph": True} for name in ("input", *(f"m{n}" for n in range(cfg.n_layers)))}
     for head in heads:
         nodes[f"a{head.layer}.h{head.index}"] = {"in_graph": True, "score": real(f"the score of {head}", scores[head])}

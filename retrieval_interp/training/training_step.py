@@ -54,8 +54,7 @@ def in_bfloat16(recipe: Recipe, device: torch.device) -> bool:
         return recipe.precision == "bfloat16"
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
-    cpu = device.type == "cpu"
-    return cpu and bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+    return device.type == "cpu" and (torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
 
 
 def keep_freed_memory(kept: bool = True) -> None:

@@ -2,7 +2,7 @@ import pytest
 
 from circuits import BadInput
 from retrieval_interp.logs import append_line
-from tests.disk import files_of_at_most
+from tests.limits import files_of_at_most
 
 
 def test_on_a_full_disk_a_log_keeps_its_whole_lines_and_goes_on_when_there_is_room(tmp_path):

@@ -5,7 +5,7 @@ import pytest
 
 from circuits import BadInput, attention_viewer, load_circuit, save_circuit, validate
 from circuits.utils.files import check_writable, to_path, write_atomically, write_together
-from tests.disk import files_of_at_most
+from tests.limits import files_of_at_most
 from tests.refusals import assert_refused
 
 

@@ -3,6 +3,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from importlib.metadata import version
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -18,7 +19,7 @@ from retrieval_interp.cli import app
 from retrieval_interp.models import library
 from tests.command import refusal, run
 
-FEW, HUGE = ["--examples", "32"], str(10**30)
+FEW, HUGE, NOWHERE = ["--examples", "32"], str(10**30), f"{__file__}/nothing"
 
 
 @pytest.mark.slow
@@ -46,14 +47,14 @@ def test_a_wrong_circuit_exits_with_one(capsys, tmp_path):
         (["validate", "transformer_a", "--threshold", "-1"], "threshold is -1"),
         (["discover", "transformer_a", "--threshold", "1.5"], "threshold is 1.5; expected a number below 1"),
         (["validate", "transformer_a", "--seed", "-3"], "seed is -3"),
-        (["discover", "transformer_a", "--out", "/proc/nothing"], "cannot be written"),
-        (["validate", "transformer_a", "--out", "/proc/nothing"], "cannot be written"),
+        (["discover", "transformer_a", "--out", NOWHERE], "cannot be written"),
+        (["validate", "transformer_a", "--out", NOWHERE], "cannot be written"),
         (["view", "one_layer", "--by", "template"], "unknown group 'template'; the groups are position, slot"),
-        (["view", "transformer_a", "--out", "/proc/nothing"], "cannot be written"),
+        (["view", "transformer_a", "--out", NOWHERE], "cannot be written"),
         (["train"], "name a preset"),
         (["train", "tiny", "--resume"], "--resume takes preset"),
         (["train", "--resume", "--out", "nowhere"], "no such model directory"),
-        (["train", "tiny", "--out", "/proc/nothing"], "cannot be written"),
+        (["train", "tiny", "--out", NOWHERE], "cannot be written"),
         (["train", "tiny", "--set", "colour=red"], "no field 'colour'; expected one of steps"),
         (["train", "transformer_a"], "transformer_a is a trained model, to load; the preset"),
         (["train", "tiny", "--set", "self=1"], "no field 'self'; expected one of steps"),
@@ -107,8 +108,10 @@ def test_an_interrupted_command_says_so_and_also_before_anything_is_imported(cap
     monkeypatch.setattr(circuits, "validate", interrupted)
     assert run(capsys, "validate", "transformer_a", "--out", tmp_path / "new") == (130, "", "interrupted\n")
     monkeypatch.setitem(sys.modules, "retrieval_interp.cli", type("Stopped", (), {"__getattr__": interrupted})())
+    monkeypatch.setattr(sys, "stdout", TextIOWrapper(BytesIO(), "cp1252"))  # as a pipe of Windows
     with pytest.raises(SystemExit, match="130"):
         __main__.main()
+    assert sys.stdout.encoding == "utf-8"  # which has the marks of a report
     assert capsys.readouterr().err == "interrupted\n"
     assert list(tmp_path.iterdir()) == []
 

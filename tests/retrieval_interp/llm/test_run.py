@@ -1,4 +1,3 @@
-import os
 import signal
 from pathlib import Path
 
@@ -70,7 +69,7 @@ def test_what_was_interrupted_is_not_called_done(tmp_path: Path, request: pytest
     def stopped(question: str) -> str:
         asked.append(question)
         if len(asked) == 3:
-            os.kill(os.getpid(), signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
         return solve(question)
 
     # As in a process of its own: an event loop stops for Ctrl-C only where nothing else has been told to see to it.

@@ -9,7 +9,7 @@ from retrieval_interp.models.checkpoints import load_model, load_tensors, save_t
 from retrieval_interp.models.model_dir import config_json
 from retrieval_interp.models.presets import Architecture
 from retrieval_interp.tasks.retrieval import StepOrder
-from tests.memory import MIB, peak, reset
+from tests.limits import MIB, peak, reset
 from tests.refusals import assert_refused
 
 TASK = RetrievalTask(n_steps=2, n_chains=2, step_order=StepOrder.FIRST_FIRST)

@@ -40,7 +40,7 @@ def test_the_heads_of_a_graph_are_intact_and_all_others_idle(tmp_path, nodes, ed
     [
         ({"a2.h0": (True, 1.0)}, None, "L2H0 is beyond the 2 layers"),
         ({"a0.h0": (True, 1.0), "a0.h1": (True, -1.0)}, 1, "the same score"),
-        ({"a0.h0": (False, 1.0)}, None, "no head is in the graph"),
+        ({"a0.h0": (False, 1.0)}, None, "no heads are in the graph"),
         ({f"a{n // 11}.h{n % 11}": (True, n) for n in range(22)}, None, "all heads are in the graph"),
         ({"a0.h0": ("false", 1.0)}, None, "expected the JSON"),
     ],
@@ -57,7 +57,7 @@ def test_scores_that_are_written_are_read_again(tmp_path):
     expected = {"a0.h0": 0.5, "a0.h1": -2.0, "a1.h0": 0.0, "a1.h1": 1.0}  # EAP-IG keeps what has no score in each graph
     assert {name: one["score"] for name, one in nodes.items() if "score" in one} == expected
     assert read_heads(tmp_path / "scores.json", 2).looking == (Head(0, 1), Head(1, 1))
-    for odd, said in (({Head(0, 0): 1.0}, "L0H1 has none"), (scores | {Head(2, 0): 1.0}, "L2H0 is beyond")):
+    for odd, said in (({Head(0, 0): 1.0}, "L0H1 has none"), (scores | {Head(2, 0): 1.0}, "L2H0 is not in the model")):
         assert_refused(said, write_scores, tmp_path / "new.json", odd, cfg)
 
 

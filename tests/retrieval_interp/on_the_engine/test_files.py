@@ -7,7 +7,7 @@ from circuits import BadInput
 from retrieval_interp import data_folder, load, load_facts, read_runs, train
 from retrieval_interp.models.checkpoints import save_tensors
 from tests.command import run
-from tests.disk import files_of_at_most
+from tests.limits import files_of_at_most
 
 
 def test_on_a_full_disk_the_old_weights_stay_and_nothing_else(tmp_path):
