@@ -42,11 +42,8 @@ def models() -> Iterator[dict[str, Any]]:
     for folder, name in MODELS.items():
         report, circuit = Report.read(DATA / folder), load_circuit(DATA / folder / "circuit.yaml")
         config = read_config(DATA / folder)["made"]["exported"]
-        kinds = Counter(
-            "with paths" if head in circuit.heads_with_paths else state_of(mechanism)
-            for head, mechanism in circuit.heads.items()
-        )
-        counted = {"paths": kinds.pop("with paths", 0), "idle": kinds.pop("idle", 0), "fixed": sum(kinds.values())}
+        kinds = Counter(map(state_of, circuit.heads.values()))
+        counted = {"paths": kinds.pop("paths", 0), "idle": kinds.pop("idle", 0), "fixed": sum(kinds.values())}
         facts = [fact for fact in strip(report) if fact.kind != "number"][1 : 1 + len(report.statements)]
         yield {
             "name": name,
@@ -107,7 +104,7 @@ def census(preset: str) -> dict[str, int]:
     """Count the properties of the circuits of the models of a preset that solve their task."""
     table = csv("census/table.csv")
     there = table[table["preset"].eq(preset) & table["solved"].eq(True)]
-    return {name: int(there[name].eq(True).sum()) for name in ("solved", *PROPERTIES)}
+    return {name: int(there[name].eq(True).sum()) for name in ("solved", "found", *PROPERTIES)}
 
 
 def share(right: float, n: float) -> str:

@@ -1,7 +1,7 @@
-"""In the tests all annotations of the packages are checked: types everywhere, and shapes where there are tensors.
+"""In the tests annotations of the packages are checked: types everywhere, and shapes where there are tensors.
 
-The hooks must be there before the packages are imported, and only in the process that runs the tests. What jaxtyping
-does for shapes takes longer than the tests themselves, so beartype alone checks what has none.
+The hooks must be there before the packages are imported, in this process. What jaxtyping does takes longer than the
+tests: beartype alone checks what has no shapes, and where there are some, no function in a function is checked.
 """
 
 import re
@@ -31,7 +31,7 @@ with_shapes = jaxtyping.jaxtyped(typechecker=beartype)
 
 
 def checked(thing):
-    """Return a function or a class with checks; functions in functions would get theirs anew at every call."""
+    """Return a function or a class with checks; a function in another would get its own anew at every call."""
     if not isinstance(thing, FunctionType):
         return with_shapes(thing)
     if "<locals>" in thing.__qualname__:

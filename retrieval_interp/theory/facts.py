@@ -160,8 +160,8 @@ def load_facts(path: Path | str) -> Facts:
         read = File.model_validate(parse(text, str(path)))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"])) or "the file"
-        raise BadInput(f"{path}: {place}: {first['msg']}; expected the keys query, asked, facts") from error
+        place, said = ".".join(map(str, first["loc"])) or "the file", first["msg"].partition(" or ")[0]
+        raise BadInput(f"{path}: {place}: {said}; expected the keys query, asked, facts") from error
     try:
         forms = {form: tuple(map(Fact.of, texts)) for form, texts in read.facts.items()}
         return Facts(tuple(read.query), forms, read.asked)
