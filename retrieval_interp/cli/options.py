@@ -89,7 +89,7 @@ class Precision(StrEnum):
 
 MACHINE = {
     "device": Annotated[str | None, typer.Option(help="Device: cpu (default), cuda or mps.")],
-    "dtype": Annotated[Precision | None, typer.Option(help="Precision (default: float32).")],
+    "dtype": Annotated[Precision | None, typer.Option(metavar="<str>", help="float32 (default), bfloat16 or float16.")],
     "batch_size": Annotated[int | None, typer.Option(min=1, help="Most sequences at once (default: by memory).")],
     "threads": Annotated[int | None, typer.Option(min=1, max=1024, help="Threads of the processor (default: all).")],
 }
