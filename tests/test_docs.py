@@ -101,8 +101,8 @@ def test_the_site_opens_from_a_folder_without_a_network_and_finds_what_is_search
     with new_page(offline=True) as (page, complaints):
         page.on("request", lambda request: complaints.append(request.url) if "file://" not in request.url else None)
         names = ("tutorials/3_the_paper", "api/circuits.task", "gallery", "reports/smollm2/ioi/report")
-        parts = {"reports/transformer_a/report": ".circuit-diagram", "index": ".steps .next"}
-        for name, what in {**parts, **dict.fromkeys(names, "h1")}.items():
+        parts = {"reports/transformer_a/report": ".circuit-diagram", **dict.fromkeys(names, "h1")}
+        for name, what in {**parts, "index": ".steps .next"}.items():  # the last one has the search
             page.goto((site / f"{name}.html").as_uri())
             page.locator(what).first.wait_for()
         page.get_by_role("textbox", name="Search").fill("faithfulness")
