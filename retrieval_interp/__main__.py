@@ -8,8 +8,8 @@ import warnings
 def main() -> None:
     """Run ``retrieval-interp`` or ``python -m retrieval_interp``."""
     wait_passively()
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(encoding="utf-8")  # type: ignore[union-attr]  # in a pipe of Windows it has no ✓
+    for stream in filter(None, (sys.stdout, sys.stderr)):  # None if it was closed
+        stream.reconfigure(encoding="utf-8")  # in a pipe of Windows it has no ✓
     warnings.formatwarning = lambda message, *_: f"warning: {' '.join(str(message).split())}\n"
     try:
         from retrieval_interp.cli import main as command_line

@@ -1,11 +1,13 @@
-"""In the tests annotations of the packages are checked: types everywhere, and shapes where there are tensors.
+"""In the tests all annotations of the packages are checked: types everywhere, and shapes where there are tensors.
 
 The hooks must be there before the packages are imported, in this process. What jaxtyping does takes longer than the
-tests: beartype alone checks what has no shapes, and where there are some, no function in a function is checked.
+tests: beartype alone checks what has no shapes, and a function that is in another is wrapped once, not at every call.
 """
 
 import re
 from contextlib import suppress
+from functools import wraps
+from inspect import Parameter, signature
 from pathlib import Path
 from types import FunctionType
 from typing import get_type_hints
@@ -27,17 +29,28 @@ MODULES = {
 }
 # As jaxtyping does: what does not fit is a TypeError, and only what goes in and out of functions is checked.
 conf = BeartypeConf(violation_type=TypeError, claw_is_pep526=False)
-with_shapes = jaxtyping.jaxtyped(typechecker=beartype)
+KNOWN, with_shapes = {}, jaxtyping.jaxtyped(typechecker=beartype)
+
+
+def of_code(one):
+    """Return a function that checks what goes in and out of a function that it is given first, and has this code."""
+    if one.__code__ not in KNOWN:
+        run = wraps(one)(lambda _function, /, *given, **named: _function(*given, **named))
+        own, first = signature(one, eval_str=True), Parameter("_function", Parameter.POSITIONAL_ONLY)
+        run.__signature__ = own.replace(parameters=[first, *own.parameters.values()])
+        KNOWN[one.__code__] = with_shapes(run)
+    return KNOWN[one.__code__]
 
 
 def checked(thing):
-    """Return a function or a class with checks; a function in another would get its own anew at every call."""
+    """Return a function or a class with checks."""
     if not isinstance(thing, FunctionType):
         return with_shapes(thing)
-    if "<locals>" in thing.__qualname__:
-        return thing
-    if not any(SHAPES.search(str(hint)) for hint in thing.__annotations__.values()):
-        with suppress(NameError):  # names that are there for type checkers only; jaxtyping takes them for Any
+    with suppress(NameError):  # names that are there for type checkers only; jaxtyping takes them for Any
+        if "<locals>" in thing.__qualname__:
+            run = of_code(thing)
+            return wraps(thing)(lambda *given, **named: run(thing, *given, **named))
+        if not any(SHAPES.search(str(hint)) for hint in thing.__annotations__.values()):
             get_type_hints(thing)
             return beartype(conf=conf)(thing)
     return with_shapes(thing)

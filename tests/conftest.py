@@ -6,6 +6,7 @@ What computes is imported where it is needed: the process that hands the tests o
 import tests.annotations  # noqa: F401, I001  before everything else
 
 import signal
+from importlib import import_module
 
 import pytest
 from hypothesis import settings
@@ -27,25 +28,13 @@ def one_thread():
     torch.set_num_threads(1)
 
 
-@pytest.fixture(scope="session")
-def task():
-    from tests.handmade import InductionTask
-
-    return InductionTask()
+def handmade(name, **arguments):
+    """A fixture: what a class or function of tests/handmade.py returns, made once."""
+    return pytest.fixture(scope="session")(lambda: getattr(import_module("tests.handmade"), name)(**arguments))
 
 
-@pytest.fixture(scope="session")
-def model():
-    from tests.handmade import induction_model
-
-    return induction_model()
-
-
-@pytest.fixture(scope="session")
-def circuit():
-    from tests.handmade import induction_circuit
-
-    return induction_circuit()
+task, model, circuit = map(handmade, ("InductionTask", "induction_model", "induction_circuit"))
+chains = handmade("ChainTask", n_steps=2, n_chains=2)
 
 
 @pytest.fixture
@@ -54,13 +43,6 @@ def drawn(task, monkeypatch):
     examples, drawn = type(task).examples, []
     monkeypatch.setattr(type(task), "examples", lambda own, *asked: (drawn.append(asked), examples(own, *asked))[1])
     return drawn
-
-
-@pytest.fixture(scope="session")
-def chains():
-    from tests.handmade import ChainTask
-
-    return ChainTask(n_steps=2, n_chains=2)
 
 
 @pytest.fixture(scope="session")

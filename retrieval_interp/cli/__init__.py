@@ -52,7 +52,7 @@ def main(arguments: list[str] | None = None) -> Any:
         if "" in given:  # as a path it would be the folder of the shell
             raise BadInput(f"the argument after {[sys.argv[0], *given][given.index('')]} is empty; expected a value")
         code = app(given, standalone_mode=False) or 0
-        sys.stdout.flush()
+        print(end="", flush=True)  # nothing if standard output was closed
         if code == 130:  # typer returns 130 after Ctrl-C
             raise Interrupted("interrupted")
         sys.exit(code)

@@ -160,7 +160,7 @@ def load_facts(path: Path | str) -> Facts:
         read = File.model_validate(parse(text, str(path)))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        place, said = ".".join(map(str, first["loc"])) or "the file", first["msg"].partition(" or ")[0]
+        place, said = ".".join(map(str, first["loc"])) or "the file", first["msg"].removesuffix(" or instance of File")
         raise BadInput(f"{path}: {place}: {said}; expected the keys query, asked, facts") from error
     try:
         forms = {form: tuple(map(Fact.of, texts)) for form, texts in read.facts.items()}

@@ -45,7 +45,8 @@ def figure4() -> str:
         .dropna(subset="loss")
     )
     figure = figure4_figure(rows.assign(symbol=rows["symbol"].str[:2]))
-    return html(figure.update_xaxes(range=(0.5, 8.5)).update_yaxes(range=(0, 1)), 1000, 420)
+    top = max(1, 1.05 * rows["loss"].max())
+    return html(figure.update_xaxes(range=(0.5, 8.5)).update_yaxes(range=(0, top)), 1000, 420)
 
 
 def figure5() -> str:
