@@ -70,8 +70,9 @@ def steps(folder: Path) -> None:
     ioi = *on_task("smollm2", "ioi", "kl"), load_circuit(DATA / "smollm2/ioi/circuit.yaml")
     for name, told in {"smollm2": step_by_step(*ioi), "steps": step_by_step(*load("transformer_a"), seed=1)}.items():
         told.save(folder / f"{name}.html")
-        with new_page(viewport={"width": 1120, "height": 900}) as (page, _):
+        with new_page(viewport={"width": 1160, "height": 900}) as (page, _):
             page.goto((folder / f"{name}.html").as_uri())
+            page.add_style_tag(content="body { max-width: none }")  # or the first token is out of sight
             page.locator(".steps").screenshot(path=HERE / f"{name}.png")
 
 
