@@ -3,12 +3,14 @@
     python studies/census/run.py FOLDER [--threshold 0.05] [--out TABLE]
 
 FOLDER is searched for model directories, at any depth. The finding of a model goes beside it, into ``census.json`` and
-``circuit.yaml``, and is not made again; several processes can share the work. README.md has the question and the rule.
+``circuit.yaml``, and is not made again; several processes can share the work. README.md has the question and the rule,
+docs/protocol.md the rule for the models of the paper's recipe (data/paper).
 """
 
 import argparse
 import json
 import time
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ from retrieval_interp.models.library import own_task
 from retrieval_interp.models.model_dir import CIRCUIT, CONFIG, WEIGHTS, read_config
 from retrieval_interp.models.provenance import metadata
 from retrieval_interp.results import Interval
+from retrieval_interp.tasks.retrieval import RetrievalTask
 from retrieval_interp.tasks.task import TrainableTask
 from retrieval_interp.theory.information_flow import layers_until
 
@@ -48,6 +51,28 @@ PROPERTIES = {  # of a circuit, by the column that says so; ``count`` adds the d
     "fewest": "it has the fewest heads that information flow allows",
 }
 JUDGED = ("faithful", "complete", "minimal", "holds")
+SOLVED = 0.05  # a model whose loss is not below it does not solve its task
+OURS = ("divides", "defaults", "eliminates", "walks", "doubles", "joins_by_position")  # of the protocol
+
+
+@dataclass(frozen=True)
+class FirstThree(RetrievalTask):
+    """A retrieval problem of which x1 to x3 are looked at; the model also answers what comes after them."""
+
+    @property
+    def _asked_steps(self) -> list[int]:
+        return super()._asked_steps[:3]
+
+    def answers(self, outputs: torch.Tensor) -> torch.Tensor:
+        """Return the answers that are looked at."""
+        return super().answers(outputs[..., : self.d_output])
+
+
+def looked_at(task: TrainableTask, preset: str) -> TrainableTask:
+    """Return the task that a model is held against: of figure 4, that of x1 to x3."""
+    if not preset.startswith("figure4_ic"):
+        return task
+    return FirstThree(**{field.name: getattr(task, field.name) for field in fields(task)})
 
 
 def models(folder: Path) -> list[Path]:
@@ -60,9 +85,15 @@ def examine(folder: Path, threshold: float) -> None:
     """Find the circuit of one model, validate it on fresh examples, and write both files."""
     started = time.perf_counter()
     model, task, _ = load(folder)
+    task = looked_at(task, read_config(folder)["made"]["preset"])
     finding: dict[str, Any] = {"threshold": threshold, "solved": True, "found": False}
     finding["metadata"] = metadata(folder.name, model)
+    examples = task.examples(EXAMPLES, JUDGE_ON)
+    with torch.no_grad():
+        loss = task.losses(model(examples.inputs), examples).mean().item()
     try:
+        if loss >= SOLVED:
+            raise Unsolved(f"the loss is {loss}")
         found = circuits.discover(model, task, seed=SELECT_ON, threshold=threshold)
     except Unsolved:
         write_atomically(folder / FINDING, json.dumps({**finding, "solved": False}) + "\n")
@@ -139,7 +170,7 @@ def table(folder: Path) -> pd.DataFrame:
         for how in ("fails", "undecided"):
             row[how] = "; ".join(name for name, decision in statements.items() if decision == how)
         if finding["found"]:
-            row |= described(load_circuit(own / CIRCUIT), own_task(own))
+            row |= described(load_circuit(own / CIRCUIT), looked_at(own_task(own), made["preset"]))
             row |= {"divides": finding["divided"] > 0, "fewest": row["heads"] == row["least"]}
             open_or_not = "undecided" if row["undecided"] else "holds"
             row["holds"] = "fails" if row["fails"] or not finding["holds"] else open_or_not
@@ -168,6 +199,17 @@ def count(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(counted)
 
 
+def survivors(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return in how many of all models that solve their task each of our own findings is there, and if it survives."""
+    own, counted = rows[rows["solved"].eq(True)], []
+    for column in OURS:
+        share = Interval.of_share(int((own[column].eq(True) & own["found"].eq(True)).sum()), len(own))
+        said = "survives" if share.low > 0.5 else "the small recipe's" if share.high < 0.5 else "undecided"
+        counted.append({"finding": PROPERTIES[column], "share": share.mean, "low": share.low, "high": share.high})
+        counted[-1] |= {"solved": len(own), "verdict": said}
+    return pd.DataFrame(counted)
+
+
 def verdict(share: float) -> str:
     """Return what a share of the models that solve their task makes of a property."""
     return "rule" if share >= RULE else "exception" if share <= EXCEPTION else "luck"
@@ -187,7 +229,11 @@ def main() -> None:
                 examine(own, arguments.threshold)
     rows = table(arguments.folder)
     rows.to_csv(arguments.out, index=False)
+    if not rows["found"].any():
+        print("no circuit was found")
+        return
     print(count(rows).to_string(index=False, float_format="{:.2f}".format))
+    print(survivors(rows).to_string(index=False, float_format="{:.2f}".format))
     print(rows.groupby(["preset", "canonical_form"]).size().sort_values(ascending=False).to_string())
 
 

@@ -1,5 +1,7 @@
 """Draw the paper's figures 2, 4 to 7 and Appendix C for our models: ``python -m studies.paper.figures [NAME ...]``.
 
+``figure4_circuits`` is ours: the circuits of figure 4's transformers that learn all five symbols.
+
 The captions stand in README.md. It needs a Chromium. Of A to C, only models of another recipe solve the task so far.
 """
 
@@ -49,9 +51,20 @@ def figure4() -> str:
     return html(figure.update_xaxes(range=(0.5, 8.5)).update_yaxes(range=(0, top)), 1000, 420)
 
 
+def figure4_circuits() -> str:
+    """The circuits of the transformers of figure 4 that have one."""
+    found = {path.parent for path in (DATA / "paper").glob("figure4_*/circuit.yaml")}
+    return element("block", *(f"<h2>{of_depth(own)} layers</h2>{diagram(str(own))}" for own in sorted(found)))
+
+
+def of_depth(folder: Path) -> int:
+    """The number of layers of a transformer of figure 4."""
+    return int(folder.name.split("_")[2])
+
+
 def figure5() -> str:
     """The circuits of A, B and C."""
-    return element("block", *(f"<h2>{name}</h2>{diagram(name)}" for name in "ABC"))
+    return element("block", *(f"<h2>{name}</h2>{diagram(MODELS[name])}" for name in "ABC"))
 
 
 def figure6() -> str:
@@ -61,7 +74,7 @@ def figure6() -> str:
 
 def figure7() -> str:
     """The circuit of D, and when each of its paths emerged."""
-    return element("flex", diagram("D"), html(along().plot("emerged"), 620, 460))
+    return element("flex", diagram(str(D)), html(along().plot("emerged"), 620, 460))
 
 
 def appendix_c() -> str:
@@ -89,9 +102,9 @@ def along() -> Emergence:
     return emergence(D, load_circuit(D / "circuit.yaml"))
 
 
-def diagram(name: str) -> str:
+def diagram(model: str) -> str:
     """The circuit of a model, as a picture."""
-    _, task, circuit = load(MODELS[name])
+    _, task, circuit = load(model)
     assert task is not None
     assert circuit is not None
     return circuit_diagram(circuit, task.examples(1, seed=0).roles)._repr_html_()
@@ -109,7 +122,8 @@ def element(display: str, *parts: str) -> str:
     return f'<div style="{style}">' + "".join(f"<div>{part}</div>" for part in parts) + "</div>"
 
 
-FIGURES = {draw.__name__: draw for draw in (figure2, figure4, figure5, figure6, figure7, appendix_c)}
+DRAWN = (figure2, figure4, figure4_circuits, figure5, figure6, figure7, appendix_c)
+FIGURES = {draw.__name__: draw for draw in DRAWN}
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or FIGURES:
