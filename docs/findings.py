@@ -101,10 +101,10 @@ def by_depth() -> pd.DataFrame:
     return table.assign(layers=table["more"].map(MORE))
 
 
-def census(preset: str) -> dict[str, int]:
-    """Count the properties of the circuits of the models of a preset that solve their task."""
-    table = csv("census/table.csv")
-    there = table[table["preset"].eq(preset) & table["solved"].eq(True)]
+def census(preset: str = "", table: str = "table") -> dict[str, int]:
+    """Count the properties of the circuits of the models of a preset, or of all, that solve their task."""
+    rows = csv(f"census/{table}.csv")
+    there = rows[rows["preset"].str.fullmatch(preset or ".*") & rows["solved"].eq(True)]
     return {name: int(there[name].eq(True).sum()) for name in ("solved", "found", *PROPERTIES)}
 
 
