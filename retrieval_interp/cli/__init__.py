@@ -45,7 +45,7 @@ def about(
 def main(arguments: list[str] | None = None) -> Any:
     """Run the command line.
 
-    Exits with code 2 and one line on standard error for bad input, and with code 130 when interrupted.
+    Exits with code 2 and one line on standard error for bad input, 130 when interrupted, 141 if its reader ends first.
     """
     try:
         given = [from_home(argument) for argument in (sys.argv[1:] if arguments is None else arguments)]
@@ -56,6 +56,8 @@ def main(arguments: list[str] | None = None) -> Any:
         if code == 130:  # typer returns 130 after Ctrl-C
             raise Interrupted("interrupted")
         sys.exit(code)
+    except SystemExit as ended:  # for a closed pipe click has 1, which would be a verdict
+        sys.exit(141 if isinstance(ended.__context__, BrokenPipeError) else ended.code)
     except UsageError as error:
         complain(f"{error.format_message().replace('Value error, ', '').removesuffix('.')} (see --help)")
     except BadInput as error:
@@ -63,6 +65,8 @@ def main(arguments: list[str] | None = None) -> Any:
     except OSError as error:
         # Standard output is broken; without this, Python would report the error again at exit.
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        if isinstance(error, BrokenPipeError):
+            sys.exit(141)
         reason = error.strerror or error
         complain(f"{error.filename}: {reason}" if error.filename else f"standard output cannot be written ({reason})")
     except (Interrupted, typer.Abort, KeyboardInterrupt) as stopped:

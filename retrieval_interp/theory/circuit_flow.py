@@ -40,11 +40,7 @@ class CircuitFlow(NamedTuple):
 
 
 def circuit_flow(
-    circuit: Circuit,
-    layout: Layout,
-    *,
-    only: Collection[AttentionPath] | None = None,
-    replaced: bool = False,
+    circuit: Circuit, layout: Layout, *, only: Collection[AttentionPath] | None = None, replaced: bool = False
 ) -> CircuitFlow:
     """Follow information along a circuit's paths only. Rows that do not lead to a role carry nothing.
 

@@ -160,8 +160,7 @@ def test_a_task_that_gives_few_examples_is_asked_for_no_more_than_the_user_asks_
 def test_what_a_task_is_costs_nothing_whatever_it_holds():
     task = Copying()
     task.prompts, task.tensors = ["a prompt"] * 10**6, [torch.zeros(1000)] * 1000
-    once = timeit.timeit(lambda: _as_it_is(task), number=100) / 100
-    assert once < 0.02  # 0.02 ms measured; to look at all of it takes half a second
+    assert timeit.timeit(lambda: _as_it_is(task), number=100) < 2  # 2 ms measured; to look at all of it takes 50 s
 
 
 def test_what_a_small_mapping_of_a_task_holds_belongs_to_what_it_is():

@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -95,12 +96,16 @@ def test_a_folder_in_the_place_of_a_report_is_named_and_nothing_is_written(capsy
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")
-def test_output_that_cannot_be_written_is_one_line():
+def test_output_that_cannot_be_written_is_one_line_and_a_reader_that_has_gone_is_no_verdict():
     command = [sys.executable, "-m", "retrieval_interp", "theory", "depth", "--json"]
     with Path("/dev/full").open("w") as full:
         ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
     assert ended.stderr.startswith("retrieval-interp: standard output cannot be written")
+    reader, writer = os.pipe()
+    os.close(reader)  # as head does; 1 would be a verdict
+    for given in (command, [*command, "--help"]):
+        assert subprocess.run(given, stdout=writer, check=False).returncode == 141
 
 
 def test_an_interrupted_command_says_so_and_also_before_anything_is_imported(capsys, monkeypatch, tmp_path):

@@ -74,8 +74,7 @@ def test_validation_examples_never_overlap_a_training_set_even_with_the_same_see
 
 def test_the_same_seed_draws_the_same_and_global_generators_are_left_alone():
     task = RetrievalTask(n_steps=2)
-    torch.manual_seed(0)
-    expected = torch.rand(3)
+    expected = torch.rand(3, generator=torch.Generator().manual_seed(0))
     torch.manual_seed(0)
     one, again, other = task.examples(3, 1), task.examples(3, 1), task.examples(3, 2)
     assert torch.equal(torch.rand(3), expected)
