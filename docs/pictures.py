@@ -40,7 +40,13 @@ TEMPLATES = {
 }
 TEMPLATES |= dict.fromkeys(
     ("explorer.png", "smollm2_explorer.png"),
-    (*DIAGRAM, "templates/losses.html.jinja", "templates/heat.html.jinja", "explorer/explorer.py"),
+    (
+        *DIAGRAM,
+        "templates/losses.html.jinja",
+        "templates/heat.html.jinja",
+        "explorer/explorer.py",
+        "checks/minimality.py",
+    ),
 )
 CELLS = {
     "explorer": """from retrieval_interp import load

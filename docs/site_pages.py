@@ -1,5 +1,6 @@
 """A hook of MkDocs: pages beside docs/, all figures, the API reference, two reports, and an example where asked for."""
 
+import sys
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -86,7 +87,7 @@ def captions(text: str) -> dict[str, str]:
 def on_post_build(config: MkDocsConfig) -> None:
     """Write the reports that the first page links to; they need no Python, and no network.
 
-    The diagram and the examples need the model: SmolLM2's are there if it is installed (make lm).
+    The diagram and the examples need the model: SmolLM2's are there if it was loaded before (make lm).
     """
     for name in REPORTS:
         report, folder = Report.read(ROOT / "data" / name), Path(config.site_dir) / "reports" / name
@@ -98,10 +99,12 @@ def on_post_build(config: MkDocsConfig) -> None:
 
 
 def model_of(name: str) -> tuple[Transformer, Task] | None:
-    """The model of a report and its task; None if it is not installed."""
+    """The model of a report and its task; None if it was never loaded."""
     if name.startswith(smollm2.NAME):
-        there = (smollm2.cache_folder() / smollm2.NAME).is_dir()
-        return with_task(smollm2.NAME, name.rpartition("/")[2], "kl") if there else None
+        if (smollm2.cache_folder() / smollm2.NAME).is_dir():
+            return with_task(smollm2.NAME, name.rpartition("/")[2], "kl")
+        print(f"reports/{name} has no diagram and no examples: SmolLM2 was never loaded (make lm)", file=sys.stderr)
+        return None
     model, task, _ = load(name)
     return (model, task) if task else None
 

@@ -288,7 +288,7 @@ class Telling:
             looks, reads, before = told.get(layer, []), self.lens[layer + 1][n][i], self.lens[layer][n][i]
             if looks or _top(reads) != _top(before):
                 line = (
-                    " ".join(line for line, _ in looks) or "no head of the circuit looks, and another answer is read."
+                    " ".join(line for line, _ in looks) or "no head looks mostly at one role; another answer is read."
                 )
                 arrows = tuple(look for _, look in looks)
                 yield Step(layer=layer, said=f"Layer {layer}: {line}", arrows=arrows, reads=(*reads,))

@@ -15,6 +15,7 @@ from circuits.utils.lazy import Deferred, torch
 from retrieval_interp.models import model_dir
 from retrieval_interp.models.checkpoints import load_model, load_tensors, save_tensors
 from retrieval_interp.publishing.card import model_card
+from retrieval_interp.training.curves import read_losses
 from retrieval_interp.training.training import train_command
 
 EXAMPLES, SEED = 4096, 20_250_000
@@ -45,16 +46,13 @@ def export(run: Path, to: Path, checkpoints: Sequence[int] = ()) -> dict[str, An
         measured = evaluation.evaluate(model, task, task.examples(EXAMPLES, SEED), [Circuit()])[0]
         losses.append(Loss.of(measured, task.loss_components))
     small = abs(losses[1].mean - losses[0].mean) < LARGEST_CHANGE * losses[0].mean
-    exported: dict[str, Any] = {
-        "precision": "float16" if small else "float32",
-        "examples": EXAMPLES,
-        "evaluation_seed": SEED,
-    }
+    log, steps = read_text(run / model_dir.LOG, "the log of a run"), read_losses(run / model_dir.LOG)["loss"]
+    exported: dict[str, Any] = {"precision": "float16" if small else "float32", "examples": EXAMPLES}
+    exported |= {"evaluation_seed": SEED, "step": max(steps)}
     exported |= {f"loss_{name}": asdict(loss) for name, loss in zip(("float32", "float16"), losses, strict=True)}
     made = {**config["made"], "exported": exported}
     if "preset" in made:
         made["command"] = train_command(config, run / model_dir.CONFIG)
-    log = read_text(run / model_dir.LOG, "the log of a run")
     save_tensors(to / model_dir.WEIGHTS, halves if small else whole)
     for path in kept:
         save_tensors(to / model_dir.CHECKPOINTS / path.name, _halved(load_tensors(path)[0]))

@@ -17,6 +17,7 @@ from typing import Any
 import pandas as pd
 import torch
 from canonical_form import canonical_form, joins_first
+from scipy.stats import fisher_exact
 
 import circuits
 from circuits import Circuit, Mechanism, OneHot, Roles, load_circuit, save_circuit
@@ -199,14 +200,15 @@ def count(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(counted)
 
 
-def survivors(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return in how many of all models that solve their task each of our own findings is there, and if it survives."""
-    own, counted = rows[rows["solved"].eq(True)], []
+def compared(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return in how many models that solve their task each of our own findings is there, beside ``medium``."""
+    known, counted = pd.read_csv(Path(__file__).parent / "table.csv"), []
+    both = [one[one["solved"].eq(True)] for one in (rows, known[known["preset"].eq("medium")])]
     for column in OURS:
-        share = Interval.of_share(int((own[column].eq(True) & own["found"].eq(True)).sum()), len(own))
-        said = "survives" if share.low > 0.5 else "the small recipe's" if share.high < 0.5 else "undecided"
-        counted.append({"finding": PROPERTIES[column], "share": share.mean, "low": share.low, "high": share.high})
-        counted[-1] |= {"solved": len(own), "verdict": said}
+        have = [int((one[column].eq(True) & one["found"].eq(True)).sum()) for one in both]
+        p = fisher_exact([[n, len(one) - n] for n, one in zip(have, both, strict=True)]).pvalue
+        said = [f"{n} of {len(one)}" for n, one in zip(have, both, strict=True)]
+        counted.append({"finding": PROPERTIES[column], "here": said[0], "medium": said[1], "p": p})
     return pd.DataFrame(counted)
 
 
@@ -233,7 +235,7 @@ def main() -> None:
         print("no circuit was found")
         return
     print(count(rows).to_string(index=False, float_format="{:.2f}".format))
-    print(survivors(rows).to_string(index=False, float_format="{:.2f}".format))
+    print(compared(rows).to_string(index=False, float_format="{:.2f}".format))
     print(rows.groupby(["preset", "canonical_form"]).size().sort_values(ascending=False).to_string())
 
 

@@ -54,7 +54,7 @@ def figure4() -> str:
 def figure4_circuits() -> str:
     """The circuits of the transformers of figure 4 that have one."""
     found = {path.parent for path in (DATA / "paper").glob("figure4_*/circuit.yaml")}
-    return element("block", *(f"<h2>{of_depth(own)} layers</h2>{diagram(str(own))}" for own in sorted(found)))
+    return element(*(f"<h2>{of_depth(own)} layers</h2>{diagram(str(own))}" for own in sorted(found)))
 
 
 def of_depth(folder: Path) -> int:
@@ -64,7 +64,7 @@ def of_depth(folder: Path) -> int:
 
 def figure5() -> str:
     """The circuits of A, B and C."""
-    return element("block", *(f"<h2>{name}</h2>{diagram(MODELS[name])}" for name in "ABC"))
+    return element(*(f"<h2>{name}</h2>{diagram(MODELS[name])}" for name in "ABC"))
 
 
 def figure6() -> str:
@@ -74,12 +74,12 @@ def figure6() -> str:
 
 def figure7() -> str:
     """The circuit of D, and when each of its paths emerged."""
-    return element("flex", diagram(str(D)), html(along().plot("emerged"), 620, 460))
+    return element(diagram(str(D)), html(along().plot("emerged"), 1000, 420))
 
 
 def appendix_c() -> str:
     """The attention of every head of A to D in one example."""
-    return element("block", *map(maps, MODELS))
+    return element(*map(maps, MODELS))
 
 
 def maps(name: str) -> str:
@@ -116,10 +116,11 @@ def html(figure: go.Figure, width: int, height: int) -> str:
     return str(figure.to_html(full_html=False))
 
 
-def element(display: str, *parts: str) -> str:
-    """Elements below each other (block) or in a row (flex)."""
-    style = f"display: {display}; gap: 24px; width: max-content; font-family: sans-serif"
-    return f'<div style="{style}">' + "".join(f"<div>{part}</div>" for part in parts) + "</div>"
+def element(*parts: str) -> str:
+    """Elements below each other."""
+    style = "width: max-content; font-family: sans-serif"
+    inside = "".join(f"<div>{part}</div>" for part in parts)  # captions stand in README.md
+    return f'<div style="{style}"><style>figcaption {{ display: none }}</style>{inside}</div>'
 
 
 DRAWN = (figure2, figure4, figure4_circuits, figure5, figure6, figure7, appendix_c)
