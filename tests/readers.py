@@ -121,7 +121,6 @@ def inspect_log(format: Literal["json", "eval"]) -> bytes:
 
 ATTENTION = b"# by a command\nstep,L0H0 pair1.second -> pair1.first,L1H0 * -> previous\n80,0.1,0.25\n160,0.9,1.0\n"
 
-
 READERS = {
     "circuit": Reader("c.yaml", circuits, lambda folder: load_circuit(folder / "c.yaml"), fixed_patterns),
     "config": Reader(CONFIG, of_data("*/config.json"), config),

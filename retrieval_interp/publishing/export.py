@@ -31,7 +31,7 @@ def export(run: Path, to: Path, checkpoints: Sequence[int] = ()) -> dict[str, An
     checkpoints always are. BadInput if the run is not finished, a checkpoint is missing, or ``to`` holds a model.
 
     Returns:
-        the precision, and the losses in float32 and float16, as written to the config.
+        the precision, the step, and the losses in float32 and float16, as written to the config.
     """
     if (to / model_dir.CONFIG).exists():
         raise BadInput(f"{to}: already holds a model")

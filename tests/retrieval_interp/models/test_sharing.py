@@ -93,6 +93,7 @@ def test_the_card_says_how_the_model_was_made_its_losses_and_its_circuit():
     assert "has paths in 3 layers" in card
     assert "takes at least 3 layers (the paper's bound, log3(2D), is 1.63)" in card
     assert all(f"| L{layer}H0 |" in card for layer in range(12))
+    assert "; stopped at step 7200;" in model_card(data_folder() / "paper/figure4_ic_4_seed_0", "four_layers")
     sentences = [verdict["sentence"] for statement in report["statements"] for verdict in statement["verdicts"]]
     assert all(sentence in card for sentence in sentences)
 
