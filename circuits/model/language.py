@@ -50,7 +50,7 @@ def from_pretrained(name: str | Path, *, device: str = "cpu", dtype: torch.dtype
         if bars.is_progress_bar_enabled():
             bars.disable_progress_bar()
             stack.callback(bars.enable_progress_bar)
-        with _named(f"{name}: no model in Hugging Face's format"):
+        with _named(f"{name}: no model in Hugging Face's format, in a folder or on the Hub"):
             config = str(name), "config.json"
             if not Path(name).is_dir() and try_to_load_from_cache(*config) is None:
                 get_hf_file_metadata(hf_hub_url(*config))  # fails at once; what follows tries for 40 seconds
