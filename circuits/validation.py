@@ -23,7 +23,8 @@ from circuits.circuit import Circuit, Head
 from circuits.discovery.soft_paths import soft_paths
 from circuits.entrance import entrance
 from circuits.model.transformer import Transformer
-from circuits.report.report import Report, decided, statements_of
+from circuits.report.report import Report, statements_of
+from circuits.results import together
 from circuits.settings import current
 from circuits.split import sizes
 from circuits.task import Task
@@ -74,7 +75,7 @@ def validate(
         }
     )
     report = Report(
-        decision=decided(statements),
+        decision=together(one.decision for one in statements),
         statements=statements,
         circuit=circuit,
         threshold=threshold,

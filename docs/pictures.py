@@ -34,7 +34,7 @@ STEPS = (
 DIAGRAM = ("templates/diagram.svg.jinja", "figures/diagram.py")
 DATA = HERE.parent / "data"
 TEMPLATES = {
-    "smollm2.png": STEPS,
+    "smollm2.png": (*STEPS, "utils/tokens.py"),
     "steps.png": STEPS,
     "report.png": (*STEPS, *DIAGRAM, "templates/report.html.jinja", "report/strip.py"),
 }

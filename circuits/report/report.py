@@ -23,7 +23,7 @@ from circuits.discovery.discovery import Discovery
 from circuits.errors import BadInput, plain
 from circuits.losses.loss import Mean
 from circuits.losses.sequential_test import DecidedLoss, Range
-from circuits.mechanisms.mechanism import Idle
+from circuits.mechanisms.mechanism import Idle, Resample
 from circuits.results import PAGE, REPORT, SUMMARY, Decision, Number, Protocol, Result, Verdict, together
 from circuits.settings import Settings
 from circuits.tracing.edges import Composition
@@ -58,6 +58,7 @@ class Report(Result):
         decision: ``holds`` if all statements hold, ``fails`` if one fails, else ``undecided``; of protocol ``paper``,
             the decision of Appendix E to the letter.
         statements: the statements about the circuit, each with its verdicts.
+        says_nothing: the statements that hold because there is nothing to test, with the reason.
         circuit: the hypothesis.
         threshold: an excess loss below this share of the range counts as low; by the paper's protocol, a loss below it.
         n_examples: the number of fresh examples; a loss that was clear on fewer was measured on fewer.
@@ -85,6 +86,7 @@ class Report(Result):
     protocol: Protocol = "extended"
     decision: Decision
     statements: tuple[Statement, ...]
+    says_nothing: dict[str, str] = Field(default_factory=dict)
     circuit: StoredCircuit
     threshold: float
     n_examples: int
@@ -146,7 +148,8 @@ class Report(Result):
 
     def by(self, protocol: str) -> Report:
         """Return the report with the decision of a protocol; BadInput if there is no such protocol."""
-        decisions = {"extended": decided(self.statements), "paper": self.paper.decision if self.paper else None}
+        whole = together(one.decision for one in self.statements)
+        decisions = {"extended": whole, "paper": self.paper.decision if self.paper else None}
         if protocol == "paper" and not self.paper:
             raise BadInput("Appendix E to the letter was not run: it takes each head alone, and the model has many")
         if protocol not in decisions:
@@ -169,6 +172,10 @@ class Report(Result):
             raise BadInput(f"the statements are not {', '.join(STATEMENTS)}")
         if self.by(self.protocol).decision != self.decision:
             raise BadInput(f"the decision is {self.decision!r}; expected what follows from the statements")
+        ablated = any(isinstance(one, Idle | Resample) for one in self.circuit.heads.values())
+        empty = {} if ablated else dict.fromkeys(("faithful", "complete"), "no head is idle or resampled")
+        has_paths = self.carries.flow or self.carries.self_consistency
+        self.__dict__["says_nothing"] = empty | ({} if has_paths else {"carries": "no path between roles"})
         return self
 
     def __eq__(self, other: object) -> bool:
@@ -189,10 +196,8 @@ class Report(Result):
         return (*self.statements, letter)
 
     def outcome(self, statement: Statement) -> str:
-        """Return a decision in words: without a head that is idle or resampled, or without paths, nothing is said."""
-        empty = statement.name in ("faithful", "complete") and not self.faithfulness.random_heads
-        empty |= statement.name == "carries" and not (self.carries.flow or self.carries.self_consistency)
-        return NOTHING if empty else statement.decision
+        """Return a decision in words."""
+        return NOTHING if statement.name in self.says_nothing else statement.decision
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -245,11 +250,6 @@ def against(parts: tuple[Removal, ...], least: float) -> dict[Head, Mean]:
     each = [(one.head, loss.ahead) for one in parts for loss in one.losses.values() if loss.ahead]
     lowest = {head: min((more for own, more in each if own == head), key=lambda one: one.mean) for head, _ in each}
     return {head: more for head, more in lowest.items() if more.positive and more.mean >= least}
-
-
-def decided(statements: tuple[Statement, ...]) -> Decision:
-    """Return the decision on a circuit from the statements about it."""
-    return together(one.decision for one in statements)
 
 
 def statements_of(verdicts: Mapping[str, tuple[Verdict, ...]]) -> tuple[Statement, ...]:

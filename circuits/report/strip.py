@@ -26,9 +26,8 @@ def strip(report: Report) -> tuple[Fact, ...]:
     whole = {"undecided": "undecided whether the circuit holds"}.get(report.decision, f"the circuit {report.decision}")
     facts = [Fact(report.decision, whole + by_letter, "statements")]
     for one in report.all_statements:
-        empty = report.outcome(one) == NOTHING
-        why = "no path between roles" if one.name == "carries" else "no head is idle or resampled"
-        said = f"{one.name} {NOTHING} ({why})" if empty else one.name
+        empty = report.says_nothing.get(one.name)
+        said = f"{one.name} {NOTHING} ({empty})" if empty else one.name
         facts.append(Fact("empty" if empty else one.decision, said, one.name.replace(" ", "-")))
     if (flow := report.carries.flow) and flow.known_in:
         name, share = min(flow.known_in.items(), key=lambda item: item[1])

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-VISIBLE = {" ": "·", "\n": "⏎", "\t": "⇥"}  # pages omit white space
+VISIBLE = {" ": "·", "\xa0": "⍽", "\n": "⏎", "\t": "⇥"}  # pages omit white space
 
 
 def visible(tokenizer: Any, number: int) -> str:
