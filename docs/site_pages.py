@@ -1,19 +1,17 @@
-"""A hook of MkDocs: pages beside docs/, all figures, the API reference, two reports, and an example where asked for."""
+"""A hook of MkDocs: pages beside docs/, all figures, the API reference, and two reports, which the first page shows."""
 
 import sys
-from functools import cache
 from itertools import chain
 from pathlib import Path
-from re import findall, sub
+from re import Match, escape, findall, sub
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from circuits import Report, Task, step_by_step
+from circuits import Report, Task
 from circuits.checks.experiment import Experiment
-from circuits.figures.page import render
 from circuits.model.transformer import Transformer
 from circuits.report.page import page as page_of
 from retrieval_interp import load
@@ -23,10 +21,12 @@ from retrieval_interp.models import smollm2
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("circuits", "retrieval_interp")
 FIRST = ROOT / "docs" / "index.md"
-EXAMPLE = "steps.png"  # the picture of the first page that one can step through in the site
 BESIDE = ("studies", "benchmarks", "data")  # folders beside docs/, whose pages are within the site
-MODELS = ("data/README.md", "data/paper/README.md", "data/paper_recipe/README.md")
-REPORTS = ("transformer_a", "smollm2/ioi")
+MODELS = ("data/README.md", "data/paper/README.md", "data/literal/README.md")
+REPORTS = {
+    "steps.png": "transformer_a",
+    "smollm2.png": "smollm2/ioi",
+}  # live in the place of pictures of the first page
 LEFT_OUT = ("cli", "__main__", "__init__")  # commands.md has the commands
 
 
@@ -70,7 +70,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def gallery() -> str:
     """The page of all figures, each below the title of its study, with the caption that it has there."""
     said = captions((ROOT / "docs" / "findings.md").read_text(encoding="utf-8") + FIRST.read_text(encoding="utf-8"))
-    shown = ["# Figures", *(f"![{said[name]}]({name})\n\n{said[name]}" for name in ("smollm2.png", EXAMPLE))]
+    shown = ["# Figures", *(f"![{said[name]}]({name})\n\n{said[name]}" for name in REPORTS)]
     for page in beside()["Studies"]:
         text = (ROOT / page).read_text(encoding="utf-8")
         figures = [(Path(page).parent / name, caption) for name, caption in captions(text).items()]
@@ -85,11 +85,11 @@ def captions(text: str) -> dict[str, str]:
 
 
 def on_post_build(config: MkDocsConfig) -> None:
-    """Write the reports that the first page links to; they need no Python, and no network.
+    """Write the reports that the first page shows; they need no Python, and no network.
 
     The diagram and the examples need the model: SmolLM2's are there if it was loaded before (make lm).
     """
-    for name in REPORTS:
+    for name in REPORTS.values():
         report, folder = Report.read(ROOT / "data" / name), Path(config.site_dir) / "reports" / name
         report.save(folder)
         if given := model_of(name):
@@ -117,12 +117,10 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def on_page_content(html: str, page: Page, **_: Any) -> str:
-    """Put an example that one can step through in the place of its picture on the first page."""
-    picture = rf'<p><img [^>]*src="{EXAMPLE}"[^>]*></p>'
-    return sub(picture, lambda _: example(), html) if page.file.src_uri == FIRST.name else html
+    """Put the reports in the place of their pictures on the first page."""
 
+    def live(picture: Match[str]) -> str:
+        return f'<iframe src="reports/{REPORTS[picture[2]]}/report.html" title="{picture[1]}"></iframe>'
 
-@cache
-def example() -> str:
-    """Return one example of transformer A, step by step."""
-    return render("steps.jinja", stories=step_by_step(*load("transformer_a"), seed=1))
+    picture = rf'<p><img alt="([^"]*)" src="({"|".join(map(escape, REPORTS))})"[^>]*></p>'
+    return sub(picture, live, html) if page.file.src_uri == FIRST.name else html

@@ -12,15 +12,25 @@ from tests.browser import new_page
 
 HERE = Path(__file__).parent
 ORDER = ["name asked", "x3", "x2", "x1 (city)", "others", "end"]
-PROPERTIES = ("joins_first", "walks", "doubles", "divides", "eliminates", "flow_check")
+PROPERTIES = {
+    "joins_first": "joins pairs<br>first",
+    "walks": "walks along<br>the chain",
+    "doubles": "doubles",
+    "divides": "divides a<br>head by slot",
+    "eliminates": "finds a symbol<br>by elimination",
+    "flow_check": "passes the<br>flow check",
+}
+PRESETS = {"small": "D = 2 (small)", "medium": "D = 3 (medium)"}
 
 
 def census(table: pd.DataFrame) -> go.Figure:
-    """The share of circuits with each property, by preset."""
+    """The share of circuits with each property."""
     there = table[table["found"].eq(True)].assign(divides=lambda rows: rows["divided"].fillna(0) > 0)
     shares = there.groupby("preset")[[*PROPERTIES]].agg(lambda column: column.eq(True).mean()).T
-    rows = shares[["small", "medium"]].reset_index(names="property").melt("property", value_name="share of circuits")
+    shares = shares.rename(PROPERTIES).rename(columns=PRESETS)[[*PRESETS.values()]]
+    rows = shares.reset_index(names="property").melt("property", value_name="share of circuits")
     bars = express.bar(rows, x="property", y="share of circuits", color="preset", barmode="group", range_y=(0, 1))
+    bars.update_layout(xaxis_title=None, xaxis_tickangle=0, legend_title=None)
     for rule in (0.1, 0.9):
         bars.add_hline(y=rule, line_dash="dash", line_color="#767676")
     return bars
@@ -36,9 +46,10 @@ def peers(table: pd.DataFrame) -> go.Figure:
 
 
 def recipe(table: pd.DataFrame) -> go.Figure:
-    """The last validation loss, by preset and steps of warm-up."""
-    rows = table.assign(warmup=table["warmup"].astype(str) + " steps")
-    return express.bar(rows, x="preset", y="loss", color="warmup", barmode="group")
+    """The last validation loss, by model and steps of warm-up."""
+    models = {"figure4_ic_3": "figure 4, three layers", "figure4_ic_6": "figure 4, six layers", "paper_d": "D"}
+    rows = table.assign(warmup=table["warmup"].astype(str) + " steps", preset=table["preset"].map(models))
+    return express.bar(rows, x="preset", y="loss", color="warmup", barmode="group").update_xaxes(title=None)
 
 
 def tracr(table: pd.DataFrame) -> go.Figure:
@@ -75,13 +86,17 @@ def ladder(table: pd.DataFrame) -> go.Figure:
     rows["read at"] = rows["site"].replace({"x1": "x1 (city)", "cities": "x1 (city)"})
     named = {"x": "layer", "y": "moved", "color": "read at", "facet_row": "exchanged", "facet_col": "panel"}
     lines = express.line(
-        rows, **named, category_orders={"panel": [*shown.values()], "read at": ORDER}, range_y=(-0.2, 1.2)
+        rows,
+        **named,
+        category_orders={"panel": [*shown.values()], "read at": ORDER},
+        range_y=(-0.2, 1.2),
+        labels={"moved": "share of the change"},
     )
     return lines.update_xaxes(matches=None).for_each_annotation(lambda one: one.update(text=one.text.split("=")[-1]))
 
 
 FIGURES = {
-    census: ("table.csv", 720, 360),
+    census: ("table.csv", 860, 360),
     peers: ("table.csv", 720, 360),
     recipe: ("table.csv", 720, 360),
     tracr: ("table.csv", 720, 360),
