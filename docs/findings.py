@@ -23,10 +23,10 @@ WIDTH = 128
 HERE = Path(__file__).parent
 DATA, STUDIES, PAGE = data_folder(), HERE.parent / "studies", HERE / "findings.md"
 MODELS = {
-    "transformer_a": "A", "transformer_b": "B", "transformer_c": "C", "transformer_d": "D",
-    "paper/paper_d_seed_0": "D of the paper's recipe", "paper/figure4_ic_4_seed_0": "figure 4, four layers",
-    "paper/figure4_ic_5_seed_0": "figure 4, five layers", "no_mlp": "`no_mlp`", "one_layer": "`one_layer`",
-    "induction": "`induction`", "conditional": "`conditional`", "equations": "`equations`",
+    "transformer_a": "A", "transformer_b": "B", "transformer_c": "C", "transformer_d": "D (the paper's recipe)",
+    "paper/figure4_ic_4_seed_0": "figure 4, four layers", "paper/figure4_ic_5_seed_0": "figure 4, five layers",
+    "no_mlp": "`no_mlp`", "one_layer": "`one_layer`", "induction": "`induction`", "conditional": "`conditional`",
+    "equations": "`equations`",
 }  # fmt: skip
 MORE = {-2: "two or three too few", -1: "one too few", 0: "just enough", 1: "one more", 2: "two or more"}
 PROPERTIES = ("joins_first", "joins_by_position", "walks", "doubles", "divides", "eliminates")

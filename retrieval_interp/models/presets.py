@@ -135,9 +135,6 @@ GPT: dict[str, Any] = {
 }
 """Recipe ``gpt``, for the paper's transformers (docs/protocol.md); then a cosine to zero."""
 
-LITERAL: dict[str, Any] = {**GPT, "warmup": 0, "decay": 0.0, "max_grad_norm": None, "precision": "bfloat16"}
-"""The literal reading of the paper, in which what it does not mention is absent (docs/protocol_literal.md)."""
-
 
 @dataclass(frozen=True)
 class Preset:

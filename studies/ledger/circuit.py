@@ -77,22 +77,18 @@ def read_circuit(folder: Path) -> Circuit | None:
     circuit = load_circuit(folder / CIRCUIT)
     if circuit.digest != report["circuit"]["sha256"]:
         raise BadInput(f"{folder / REPORT}: belongs to another circuit; validate again")
-    old = report.get("schema") == 5  # the reports of data/paper_recipe, whose weights are not kept
     named = {str(path): path for path in circuit.removable}
-    parts = report["paths"] if old else [one for one in report["parts"] if one["path"]]
+    parts = [one for one in report["parts"] if one["path"]]
     paths = [{"path": named[own["path"]], "needed": own["needed"], **_means(own["losses"])} for own in parts]
-    letter = {_path(name): _mean(loss) for name, loss in report["paper"]["paths" if old else "without"].items()}
-    flow = report["flow_check"] if old else report["carries"]["flow"]
-    fixed = (flow or {}).get("fixed_paths", [])
+    letter = {_path(name): _mean(loss) for name, loss in report["paper"]["without"].items()}
+    fixed = (report["carries"]["flow"] or {}).get("fixed_paths", [])
     on_some = {path for path in circuit.paths if path.condition}
     return Circuit(
         pd.DataFrame(paths).assign(layer=[own["path"].head.layer for own in paths]),
         pd.DataFrame({"layer": [path.head.layer for path in letter], "uniform": letter.values()}),
         frozenset([*named.values(), *(_path(name) for name in fixed if " on " not in name)]),
         frozenset({_path(name) for name in fixed if " on " in name} | on_some),
-        {False: report["loss"]["details"]["combined"], True: report["paper"]["loss"]}
-        if old
-        else {False: report["combined"]["loss"], True: report["paper"]["combined"]["loss"]},
+        {False: report["combined"]["loss"], True: report["paper"]["combined"]["loss"]},
     )
 
 

@@ -2,8 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
 
 from retrieval_interp.results import Interval
+
+EARLIER = pd.read_csv(Path(__file__).parent / "earlier.csv", comment="#", index_col=["section", "claim"])["before"]
 
 
 @dataclass(frozen=True)
@@ -17,7 +22,6 @@ class Row:
     met: Sequence[bool]
     measured: str
     command: str
-    before: str = ""
     to_come: int = 0
 
     @property
@@ -33,7 +37,7 @@ class Row:
         to_come = f" ({self.to_come} to come)" if self.to_come else ""
         return (
             named
-            | {"n of N": counted + to_come, "measured": self.measured, "before": self.before or "-"}
+            | {"n of N": counted + to_come, "measured": self.measured, "before": EARLIER.loc[self.section, self.claim]}
             | {"command": f"`{self.command}`" if self.command else "-"}
         )
 

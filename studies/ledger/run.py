@@ -2,9 +2,8 @@
 
     python studies/ledger/run.py [--out docs/claims.md]
 
-The measurements are read from files: the runs of the recipe (studies/paper/table.csv and data/paper), and those of the
-recipes before it (data/paper_recipe, data/sweeps, data/transformer_*, studies/census/table.csv). README.md has the
-question and the rule.
+The measurements are read from files: the runs of the recipe (studies/paper/table.csv and data), and what the recipes
+before it showed (earlier.csv). README.md has the question and the rule.
 """
 
 from __future__ import annotations
@@ -18,30 +17,15 @@ from pathlib import Path
 
 import pandas as pd
 from circuit import Circuit
-from files import (
-    BEFORE,
-    DATA,
-    STUDIES,
-    THRESHOLD,
-    before,
-    circuits,
-    ended,
-    loss_of,
-    models,
-    of_shape,
-    swept,
-    symbols_of,
-)
+from files import DATA, THRESHOLD, circuits, ended, loss_of, of_shape, symbols_of
 from row import Row, listed
 
 from circuits.utils.files import write_atomically
 from retrieval_interp import emergence, observations
 from retrieval_interp.experiments.emergence import STEPS_PER_EPOCH, circuit_to_follow
-from retrieval_interp.models.model_dir import LOG
 from retrieval_interp.sweep.figure4 import FAILED
 from retrieval_interp.sweep.run import LEARNED
 from retrieval_interp.theory.depth import bound_paper, layers_causal
-from retrieval_interp.training.curves import EMERGED, first_below, parts_of, read_losses
 
 SOLVED, HEADS = 0.01, 4  # a validation MSE, heads of A to C (section 8.2)
 ONE_PATH, FIRST_LAYER = (0.17, 0.89), (0.05, 0.1)  # losses without a path above, or in the first useful layer
@@ -53,12 +37,12 @@ One row for each claim. *n of N* counts the cases on which its rule was tested, 
 Wilson's 95% interval; undecided cases are told, not counted. The verdict is of recipe `gpt` alone
 ([protocol](protocol.md)): *holds* if all cases meet the rule and are as many as the paper's, *at smaller scale* if
 they are fewer, *differs* if one does not, *not measured* if no case decides it. The rules were fixed before the runs of
-recipe `gpt`, but for section 4, which needs other models. The weights of these runs are stored in `data/paper`; losses
-by layers are means over the last 100 steps. *Before* holds the same rules
+recipe `gpt`, but for section 4, which needs other models. The weights of these runs are stored in `data/paper`, those
+of D, seed 0, in `data/transformer_d`; losses by layers are means over the last 100 steps. *Before* holds the same rules
 against two earlier recipes, whose runs were known by then: `literal`, the paper's without a warm-up ([its
-protocol](protocol_literal.md)), and `small`, fewer steps with a warm-up of its own. Their weights are not stored, but
-for four small models. `python studies/ledger/run.py` writes this page from the files; the command of a row makes what
-it reads.
+protocol](protocol_literal.md)), and `small`, fewer steps with a warm-up of its own; their logs are no longer stored
+(`studies/ledger/earlier.csv` says where they are). `python studies/ledger/run.py` writes this page from the files; the
+command of a row makes what it reads.
 """
 
 
@@ -76,14 +60,10 @@ def short_of_layers(runs: pd.DataFrame, takes: Callable[[int], float]) -> list[t
 
 def depth(section: str, claim: str, paper: str, takes: Callable[[int], float], planned: int) -> Row:
     """A bound on layers holds for a run if no symbol that takes more layers is partly learned."""
-    tested, beside = short_of_layers(ended(), takes), ""
+    tested = short_of_layers(ended(), takes)
     said = "; ".join(f"{size}: lowest loss {loss:.3f}" for size, loss in tested)
-    if takes is layers_causal:
-        loss = loss_of(DATA / "one_layer")
-        beside = f"; `one_layer` (small, D = 1, one layer with MLPs) does not: {loss['mean']:.4f} (after the data)"
-    counts = before(lambda recipe: [loss >= FAILED for _, loss in short_of_layers(swept(recipe), takes)], beside)
     met = [loss >= FAILED for _, loss in tested]
-    return Row(section, claim, paper, FIGURE_4, met, said, FOUR, counts, planned - len(met))
+    return Row(section, claim, paper, FIGURE_4, met, said, FOUR, planned - len(met))
 
 
 def without_curriculum() -> Row:
@@ -94,14 +74,8 @@ def without_curriculum() -> Row:
     learned = [float(losses["x1_loss"].get(name, math.inf)) < LEARNED for name in controls]
     met = [bool(loss > FAILED) for loss, own in zip(alone["loss"], learned, strict=True) if own]
     told = f"{listed(f'{loss:.3f}' for loss in alone['loss'])}; x1 learned by {sum(learned)} of their controls"
-
-    def earlier(recipe: str) -> list[bool]:
-        table = swept(recipe)
-        return [bool(loss > FAILED) for loss in table[table["preset"].str.contains("_nonic_")]["loss"]]
-
-    counts = before(earlier, ", literal without a positive control")
     claim, paper = "without the implicit curriculum, the loss stays high at every depth", "above 0.7 in 64 of 64"
-    return Row("7.2", claim, paper, FIGURE_4, met, told, FOUR, counts, 9 - len(alone))
+    return Row("7.2", claim, paper, FIGURE_4, met, told, FOUR, 9 - len(alone))
 
 
 def later_need_more(means: Sequence[float], layers: Sequence[int | None]) -> bool:
@@ -130,14 +104,8 @@ def later() -> Row:
     shown = listed(f"{mean:.3f}" for mean in means)
     told = f"means of x1 to x5 over depths {listed(depths)}: {shown}; fewest layers below 0.5: {listed(fewest)}"
     met = [later_need_more(means, fewest)] if len(depths) == 8 else []
-    earlier = []
-    for recipe in BEFORE:
-        table = swept(recipe)
-        own, least = by_depth(table[table["preset"].str.contains("_ic_")])
-        yes = "holds" if later_need_more(own, least) else "differs"
-        earlier.append(f"{recipe} {yes}: means {listed(f'{mean:.5f}' for mean in own)}; fewest {listed(least)}")
     claim = "later symbols of a chain need more layers"
-    return Row("7.2", claim, "figure 4, right", 1, met, told, FOUR, "; ".join(earlier), 24 - len(runs))
+    return Row("7.2", claim, "figure 4, right", 1, met, told, FOUR, 24 - len(runs))
 
 
 def order(fell: Sequence[float | None]) -> str | None:
@@ -165,29 +133,15 @@ def decided(orders: Iterable[str]) -> list[bool]:
     return [one == "in order" for one in orders if one != "at once"]
 
 
-def logged(recipe: str) -> list[str]:
-    """Return the order in each of the models A to D of an earlier recipe, from their logs."""
-    orders = []
-    for folder in models(recipe, "abcd"):
-        losses = read_losses(folder / LOG)
-        orders.append(order([first_below(losses[part], EMERGED) for part in parts_of(losses)]))
-    return [one for one in orders if one is not None]
-
-
 def in_order() -> Row:
     runs = ended()
     runs = runs[~runs["preset"].str.contains("_nonic_") | runs["run"].str.contains("with_curriculum")]
     orders = falls(runs)
     at_once = orders.count("at once")
     told = f"of {len(runs)} runs, those in which two or more fell; {at_once or 'no'} with two within 20 steps"
-
-    def earlier(recipe: str) -> list[bool]:
-        table = swept(recipe)
-        return decided(falls(table[table["preset"].str.contains("_ic_")]) + logged(recipe))
-
     claim, paper = "partial losses fall below 0.5 in the order of the chain", "64 of 64"
     to_come = WITH_CURRICULUM - len(runs)
-    return Row("7.2", claim, paper, FIGURE_4, decided(orders), told, FOUR, before(earlier), to_come)
+    return Row("7.2", claim, paper, FIGURE_4, decided(orders), told, FOUR, to_come)
 
 
 def section_8() -> list[Row]:
@@ -196,35 +150,22 @@ def section_8() -> list[Row]:
     shipped = [loss_of(one)["mean"] for one in solved[:3]]
     known, planned = circuits(solved[:3]), 5 - len(runs)
     losses = [loss_of(one)["mean"] for one in runs]
-    earlier = {recipe: circuits(models(recipe, "abc")) for recipe in BEFORE}
-    census = pd.read_csv(STUDIES / "census/table.csv")
-    there = census[census["solved"].eq(True) & census["preset"].isin(["small", "medium"])].groupby("preset", sort=False)
-
-    def counted(column: str, what: str) -> str:
-        counts = (f"{name} {int(one[column].eq(True).sum())} of {len(one)}" for name, one in there)
-        return f"; {what} in the census (studies/census): {listed(counts)}"
 
     def apart(some: list[Circuit]) -> list[bool]:
         pairs = [(one.above, other.above) for one, other in combinations(some, 2)]
         return [len(a & b) < min(len(a), len(b)) / 2 for a, b in pairs]
 
-    fewest, joined = counted("fewest", "the fewest that information flow allows"), counted("joins_first", "it does")
     found = "" if known else f"{len(solved)} of {len(runs)} runs solve the task; "
     one = "A, B and C: "
     rows = [
         Row("8.2", f"{one}validation MSE", "below 0.01", 3, [loss < SOLVED for loss in shipped],
-            found + listed(f"{loss:.4f}" for loss in losses), TRAIN,
-            before(lambda recipe: [loss_of(own)["mean"] < SOLVED for own in models(recipe, "abc")],
-                   "; of recipe small two more were trained and left out"), planned),
+            found + listed(f"{loss:.4f}" for loss in losses), TRAIN, planned),
         Row("8.2", f"{one}heads with a directly needed path", str(HEADS), 3, [own.heads == HEADS for own in known],
-            found + listed(own.heads for own in known), DISCOVER,
-            before(lambda recipe: [own.heads == HEADS for own in earlier[recipe]], fewest), planned),
+            found + listed(own.heads for own in known), DISCOVER, planned),
         Row("8.2", f"{one}the first useful head joins the members of every pair", "3 of 3", 3,
-            [own.joins_pairs() for own in known], found + f"{len(known)} circuits", DISCOVER,
-            before(lambda recipe: [own.joins_pairs() for own in earlier[recipe]], joined), planned),
+            [own.joins_pairs() for own in known], found + f"{len(known)} circuits", DISCOVER, planned),
         Row("8.2", f"{one}apart from the first head, the circuits are very different", "figure 5", 3, apart(known),
-            found + f"{len(known)} circuits", DISCOVER,
-            before(lambda recipe: apart(earlier[recipe]), " pairs of circuits"), planned),
+            found + f"{len(known)} circuits", DISCOVER, planned),
     ]  # fmt: skip
     built = json.loads((DATA / "construction.json").read_text())
     told = f"compiled, not trained: {built['heads']} heads, D = {built['hops']}, loss {built['loss']['mean']:.4f}"
@@ -241,35 +182,19 @@ def section_9() -> list[Row]:
     planned, losses = 3 - len(runs), [loss_of(one)["mean"] for one in runs]
     low, high = MSE
     replaced = [own.replaced[False] for own in circuits(solved)]
-
-    def lost(recipe: str) -> list[bool]:
-        return [own.replaced[False]["mean"] < THRESHOLD for own in circuits(models(recipe, "d"))]
-
     rows = [
         Row("9.2", "D: validation MSE 0.031", f"{low} to {high}", 1, [low <= loss <= high for loss in losses],
-            listed(f"{loss:.4f}" for loss in losses) + " (a lower one is no miss of ours)", TRAIN,
-            before(lambda recipe: [low <= loss_of(one)["mean"] <= high for one in models(recipe, "d")]), planned),
+            listed(f"{loss:.4f}" for loss in losses) + " (a lower one is no miss of ours)", TRAIN, planned),
         Row("9.2", "D: 0.045 with its circuit (as found) in the place of all attention", "below 0.05", 1,
             [loss["mean"] < THRESHOLD for loss in replaced], listed(f"{loss['mean']:.4f}" for loss in replaced),
-            DISCOVER, before(lost), planned),
+            DISCOVER, planned),
     ]  # fmt: skip
-    seen = {name: [emerged(one) for one in folders] for name, folders in (
-        ("gpt", [one for one in solved if (one / "attention.csv").exists()]),
-        *((recipe, [one for one in models(recipe, "d") if (one / "attention.csv").exists()]) for recipe in BEFORE),
-    )}  # fmt: skip
+    seen = [emerged(one) for one in solved if (one / "attention.csv").exists()]
     for place, (name, claim) in enumerate(EMERGE.items()):
-        told = "; ".join(one[place][1] for one in seen["gpt"])
-        met = [one[place][0] for one in seen["gpt"] if one[place][0] is not None]
-        undecided = len(seen["gpt"]) - len(met)
-
-        def earlier(recipe: str, place: int = place) -> list[bool]:
-            return [bool(one[place][0]) for one in seen[recipe] if one[place][0] is not None]
-
-        note = " (literal: one of the runs collapsed)" if name == "iii" else ""
-        told += f" ({undecided} undecided)" if undecided else ""
-        rows.append(
-            Row(f"9.2 {name}", claim, EMERGE_PAPER[place], 1, met, told, FOLLOW, before(earlier, note), planned)
-        )
+        met = [one[place][0] for one in seen if one[place][0] is not None]
+        told = "; ".join(one[place][1] for one in seen)
+        told += f" ({len(seen) - len(met)} undecided)" if len(met) < len(seen) else ""
+        rows.append(Row(f"9.2 {name}", claim, EMERGE_PAPER[place], 1, met, told, FOLLOW, planned))
     return rows
 
 
@@ -285,7 +210,6 @@ def appendix_e() -> list[Row]:
     """Appendix E to the letter, on A to C, as the protocol has it; D stands beside them."""
     (runs, solved), (_, others) = of_shape("paper_abc"), of_shape("paper_d")
     planned, known, beside = 5 - len(runs), circuits(solved[:3]), circuits(others)
-    earlier = {recipe: circuits(models(recipe, "abc")) for recipe in BEFORE}
 
     def low(some: list[Circuit]) -> list[Circuit]:
         return [own for own in some if own.replaced[True]["mean"] < THRESHOLD]
@@ -307,9 +231,8 @@ def appendix_e() -> list[Row]:
         losses = measure(known)
         told = listed(f"{loss:.3f}" for loss in losses)
         told += f"; D beside them: {listed(f'{loss:.3f}' for loss in measure(beside))}"
-        counts = before(lambda recipe, m=measure, lo=least, hi=most: [lo <= x <= hi for x in m(earlier[recipe])])
         met = [least <= loss <= most for loss in losses]
-        rows.append(Row("E", f"A to C: {claim}", paper, 3, met, told, DISCOVER, counts, planned))
+        rows.append(Row("E", f"A to C: {claim}", paper, 3, met, told, DISCOVER, planned))
     return rows
 
 

@@ -23,8 +23,8 @@ from studies.figures import take
 
 HERE = Path(__file__).parent
 DATA = HERE.parents[1] / "data"
-D = DATA / "paper" / "paper_d_seed_0"
-MODELS = {"A": "transformer_a", "B": "transformer_b", "C": "transformer_c", "D": str(D)}
+D = "transformer_d"
+MODELS = {"A": "transformer_a", "B": "transformer_b", "C": "transformer_c", "D": D}
 ANSWERS = {"smollm2_forced_choice": "SmolLM2, forced choice", "smollm2_sampled": "SmolLM2, sampled"}
 
 
@@ -74,7 +74,7 @@ def figure6() -> str:
 
 def figure7() -> str:
     """The circuit of D, and when each of its paths emerged."""
-    return element(diagram(str(D)), html(along().plot("emerged"), 1000, 420))
+    return element(diagram(D), html(along().plot("emerged"), 1000, 420))
 
 
 def appendix_c() -> str:
@@ -99,7 +99,7 @@ def maps(name: str) -> str:
 
 def along() -> Emergence:
     """The training of D, along the paths of its circuit."""
-    return emergence(D, load_circuit(D / "circuit.yaml"))
+    return emergence(D, load_circuit(DATA / D / "circuit.yaml"))
 
 
 def diagram(model: str) -> str:
