@@ -25,6 +25,7 @@ DATA, STUDIES, PAGE = data_folder(), HERE.parent / "studies", HERE / "findings.m
 MODELS = {
     "transformer_a": "A", "transformer_b": "B", "transformer_c": "C", "transformer_d": "D (the paper's recipe)",
     "paper/figure4_ic_4_seed_0": "figure 4, four layers", "paper/figure4_ic_5_seed_0": "figure 4, five layers",
+    "paper/figure4_ic_6_seed_0": "figure 4, six layers",
     "no_mlp": "`no_mlp`", "one_layer": "`one_layer`", "induction": "`induction`", "conditional": "`conditional`",
     "equations": "`equations`",
 }  # fmt: skip
