@@ -101,12 +101,17 @@ def on_post_build(config: MkDocsConfig) -> None:
 def model_of(name: str) -> tuple[Transformer, Task] | None:
     """The model of a report and its task; None if it was never loaded."""
     if name.startswith(smollm2.NAME):
-        if (smollm2.cache_folder() / smollm2.NAME).is_dir():
+        if has_smollm2():
             return with_task(smollm2.NAME, name.rpartition("/")[2], "kl")
         print(f"reports/{name} has no diagram and no examples: SmolLM2 was never loaded (make lm)", file=sys.stderr)
         return None
     model, task, _ = load(name)
     return (model, task) if task else None
+
+
+def has_smollm2() -> bool:
+    """Whether SmolLM2 was loaded before."""
+    return (smollm2.cache_folder() / smollm2.NAME).is_dir()
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
@@ -117,10 +122,11 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def on_page_content(html: str, page: Page, **_: Any) -> str:
-    """Put the reports in the place of their pictures on the first page."""
+    """Put the reports in the place of their pictures on the first page, if they have examples."""
 
     def live(picture: Match[str]) -> str:
         return f'<iframe src="reports/{REPORTS[picture[2]]}/report.html" title="{picture[1]}"></iframe>'
 
-    picture = rf'<p><img alt="([^"]*)" src="({"|".join(map(escape, REPORTS))})"[^>]*></p>'
+    there = [picture for picture, name in REPORTS.items() if not name.startswith(smollm2.NAME) or has_smollm2()]
+    picture = rf'<p><img alt="([^"]*)" src="({"|".join(map(escape, there))})"[^>]*></p>'
     return sub(picture, live, html) if page.file.src_uri == FIRST.name else html

@@ -49,7 +49,8 @@ def recipe(table: pd.DataFrame) -> go.Figure:
     """The last validation loss, by model and steps of warm-up."""
     models = {"figure4_ic_3": "figure 4, three layers", "figure4_ic_6": "figure 4, six layers", "paper_d": "D"}
     rows = table.assign(warmup=table["warmup"].astype(str) + " steps", preset=table["preset"].map(models))
-    return express.bar(rows, x="preset", y="loss", color="warmup", barmode="group").update_xaxes(title=None)
+    bars = express.bar(rows, x="preset", y="loss", color="warmup", barmode="group", labels={"warmup": "warm-up"})
+    return bars.update_xaxes(title=None)
 
 
 def tracr(table: pd.DataFrame) -> go.Figure:
@@ -66,7 +67,7 @@ def smollm2(table: pd.DataFrame) -> go.Figure:
     signed = table.groupby(["task", "method", "replaced"])["order"].transform(lambda orders: (orders == "sign").any())
     table = table[table["order"].eq("sign") | ~signed]
     means = table.groupby(["task", "method", "replaced", "heads"], sort=False, as_index=False)["faithfulness"].mean()
-    rows = means.replace({"replaced": ways}).assign(heads=means["heads"] + 1)
+    rows = means.replace({"replaced": ways, "task": {"ioi": "IOI"}}).assign(heads=means["heads"] + 1)
     named = {"x": "heads", "y": "faithfulness", "color": "method", "facet_row": "task", "facet_col": "replaced"}
     lines = express.line(rows, **named, log_x=True, range_y=(-0.6, 1.9), labels={"heads": "heads that stay, plus 1"})
     lines.for_each_annotation(lambda one: one.update(text=one.text.split("=")[-1]))
@@ -78,7 +79,7 @@ def ladder(table: pd.DataFrame) -> go.Figure:
     shown = {
         "equations 1 steps": "equations, one step",
         "equations 3 steps": "equations, three steps",
-        "smollm2 name city": "SmolLM2: Ann Rome. Bob Oslo. Ann",
+        "smollm2 name city": "SmolLM2: Ann Rome. ... Ann",
         "smollm2 name lives in city": "SmolLM2: Ann lives in Rome. ...",
     }
     rows = table.assign(panel=(table["model"] + " " + table["text"]).map(shown)).dropna(subset="panel")

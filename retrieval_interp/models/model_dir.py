@@ -101,8 +101,8 @@ def read_config(folder: Path) -> dict[str, Any]:
     if not folder.is_dir():
         raise BadInput(f"{folder}: no such model directory")
     path = folder / CONFIG
-    if not path.exists() and (inside := ", ".join(sorted(one.parent.name for one in folder.glob(f"*/{CONFIG}")))):
-        raise BadInput(f"{folder}: is no model directory; expected one of those in it: {inside}")
+    if not path.exists() and (inside := ", ".join(sorted(str(one.parent) for one in folder.glob(f"*/{WEIGHTS}")))):
+        raise BadInput(f"{folder}: holds several models; expected one of {inside}")
     text = read_text(path, "the config of a model directory")
     try:
         return Config.model_validate_json(text).model_dump()

@@ -34,7 +34,7 @@ def figure2() -> str:
     named = [table.assign(model=name) for table, name in zip(tables, ANSWERS.values(), strict=True)]
     rows = pd.concat(named, ignore_index=True).astype({"steps": "Int64"})
     rows = rows.assign(**dict.fromkeys(OPTIONS, 0))  # the names say how it was asked
-    return html(accuracy_figure(rows), 1000, 420)
+    return html(accuracy_figure(rows).update_layout(legend_title_text=""), 1000, 420)
 
 
 def figure4() -> str:
