@@ -112,6 +112,8 @@ if __name__ == "__main__":
     parser.add_argument("--only", nargs="*", default=[], help="the presets to train, beside another process")
     parser.add_argument("--table", action="store_true", help="write table.csv from the logs, and train nothing")
     arguments = parser.parse_args()
+    if unknown := {*arguments.only} - {name for name, _, _ in runs()}:
+        parser.error(f"{sorted(unknown)[0]} is none of the protocol's presets")
     if arguments.table:
         table(arguments.folder).to_csv(Path(__file__).parent / "table.csv", index=False)
     else:
