@@ -33,7 +33,7 @@ SAID = {
     "attention of 0.1 to 0.5: {rise}, where abrupt is less than a quarter of the steps until then. Beneath: {beneath}.",
     "ii": "{path} brings x2 {lag} steps after x1, where quick is less than a quarter of the steps that x1 took; in a "
     "higher layer: {above}; checkpoints there are {between_checkpoints} steps apart.",
-    "iii": "They fall below 0.5 at these steps: {steps}.",
+    "iii": "They fall below 0.5 at these steps, between validations: {steps}.",
     "iv": "Steps from each arrival to the next: {all}.",
 }
 

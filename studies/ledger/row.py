@@ -32,7 +32,9 @@ class Row:
         return "differs" if not all(self.met) else "holds at smaller scale" if smaller else "holds"
 
     def cells(self) -> dict[str, str]:
-        counted = share(sum(self.met), len(self.met)) if self.met else "-"
+        counted = (
+            share(sum(self.met), len(self.met)) if len(self.met) > 1 else f"{sum(self.met)} of 1" if self.met else "-"
+        )
         named = {"section": self.section, "claim": self.claim, "paper": self.paper, "verdict": self.verdict}
         to_come = f" ({self.to_come} to come)" if self.to_come else ""
         return (
