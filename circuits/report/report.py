@@ -174,8 +174,8 @@ class Report(Result):
             raise BadInput(f"the decision is {self.decision!r}; expected what follows from the statements")
         ablated = any(isinstance(one, Idle | Resample) for one in self.circuit.heads.values())
         empty = {} if ablated else dict.fromkeys(("faithful", "complete"), "no head is idle or resampled")
-        has_paths = self.carries.flow or self.carries.self_consistency
-        self.__dict__["says_nothing"] = empty | ({} if has_paths else {"carries": "no path between roles"})
+        empty |= {} if self.carries.flow or self.carries.self_consistency else {"carries": "no path between roles"}
+        self.__dict__["says_nothing"] = empty  # it follows from the rest, whatever a file says
         return self
 
     def __eq__(self, other: object) -> bool:

@@ -102,7 +102,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise BadInput(f"{folder}: no such model directory")
     path = folder / CONFIG
     if not path.exists() and (inside := ", ".join(sorted(str(one.parent) for one in folder.glob(f"*/{WEIGHTS}")))):
-        raise BadInput(f"{folder}: holds several models; expected one of {inside}")
+        raise BadInput(f"{folder}: is no model; expected one of those in it: {inside}")
     text = read_text(path, "the config of a model directory")
     try:
         return Config.model_validate_json(text).model_dump()

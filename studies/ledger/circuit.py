@@ -80,7 +80,7 @@ def read_circuit(folder: Path) -> Circuit | None:
     named = {str(path): path for path in circuit.removable}
     parts = [one for one in report["parts"] if one["path"]]
     paths = [{"path": named[own["path"]], "needed": own["needed"], **_means(own["losses"])} for own in parts]
-    letter = {_path(name): _mean(loss) for name, loss in report["paper"]["without"].items()}
+    letter = {_path(name): loss for name, loss in _means(report["paper"]["without"]).items()}
     fixed = (report["carries"]["flow"] or {}).get("fixed_paths", [])
     on_some = {path for path in circuit.paths if path.condition}
     return Circuit(
@@ -92,14 +92,9 @@ def read_circuit(folder: Path) -> Circuit | None:
     )
 
 
-def _means(losses: dict[Any, Any]) -> dict[Any, float]:
-    """Return the means of losses."""
-    return {name: _mean(loss) for name, loss in losses.items()}
-
-
-def _mean(loss: Any) -> float:
-    """Return the mean of a loss: a number, a mapping with its mean, or a decision on one."""
-    return _mean(loss.get("loss", loss.get("mean"))) if isinstance(loss, dict) else loss
+def _means(decided: dict[str, Any]) -> dict[str, float]:
+    """Return the mean loss of each decision."""
+    return {name: one["loss"]["mean"] for name, one in decided.items()}
 
 
 def _path(name: str) -> AttentionPath:

@@ -11,7 +11,7 @@ from retrieval_interp import preset
 from retrieval_interp.models.library import data_folder
 from retrieval_interp.models.model_dir import WEIGHTS, read_config
 
-DATA, STUDIES = data_folder(), Path(__file__).parents[1]
+DATA = data_folder()
 THRESHOLD = 0.05  # a low loss (appendix E)
 SHIPPED = {"paper_abc": (), "paper_d": ("transformer_d",)}  # runs that the toolkit has under names of their own
 
@@ -22,11 +22,8 @@ def symbols_of(run: pd.Series) -> list[str]:
 
 def ended() -> pd.DataFrame:
     """Return the finished runs of the recipe, a row each, with their presets' depth and number of steps D."""
-    table = pd.read_csv(STUDIES / "paper/table.csv")
-    return with_sizes(table[table["ended"]])
-
-
-def with_sizes(table: pd.DataFrame) -> pd.DataFrame:
+    table = pd.read_csv(Path(__file__).parents[1] / "paper/table.csv")
+    table = table[table["ended"]]
     layers = [preset(name).architecture.n_layers for name in table["preset"]]
     return table.assign(layers=layers, hops=[preset(name).task.n_steps for name in table["preset"]])
 

@@ -44,7 +44,7 @@ def test_a_wrong_circuit_exits_with_one(capsys, tmp_path):
     ("arguments", "message"),
     [
         (["validate", "nowhere"], "no such model directory"),
-        (["validate", library.data_folder() / "paper"], "holds several models; expected one of"),
+        (["validate", library.data_folder() / "paper"], "is no model; expected one of those in it: "),
         (["validate", "transformer_a", "--circuit", "nowhere.yaml", "--out", "new"], "nowhere.yaml: no such file"),
         (["validate", "transformer_a", "--threshold", "-1"], "threshold is -1"),
         (["discover", "transformer_a", "--threshold", "1.5"], "threshold is 1.5; expected a number below 1"),
