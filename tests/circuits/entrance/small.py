@@ -38,17 +38,20 @@ def small_model(**changes):
     model = HookedTransformer(HookedTransformerConfig(**SIZES | kind | changes))
     drawn = torch.Generator().manual_seed(0)
     with torch.no_grad():
-        for weights in model.parameters():
-            weights.add_(torch.randn(weights.shape, generator=drawn) * 0.15)
+        for name, weights in sorted(model.named_parameters()):  # the same with every version of TransformerLens
+            weights.fill_(name.endswith("ln1.w") or name.endswith("ln2.w") or name.endswith("final.w"))
+            weights.add_(torch.randn(weights.shape, generator=drawn) * 0.2)
         asking = model.blocks[1].attn  # L1H0 looks at the source, and the readout is fitted to what it brings
         model.pos_embed.W_pos[SOURCE, 0] += 4
         asking.W_K[0, 0, 0] += 1
         asking.b_Q[0, 0] += 10
+        asking.W_V[0] *= 6
         examples = Copying().examples(4096, 1)
         _, seen = model.eval().run_with_cache(examples.inputs, names_filter="ln_final.hook_normalized")
         stream = torch.cat([seen["ln_final.hook_normalized"][:, END], torch.ones(4096, 1)], dim=1)
-        answers = 5 * torch.nn.functional.one_hot(examples.targets, VOCABULARY).float()
-        fitted = torch.linalg.lstsq(stream, answers).solution
+        answers = 10 * torch.nn.functional.one_hot(examples.targets, VOCABULARY).float()
+        # what is normalised is not of full rank
+        fitted = torch.linalg.lstsq(stream, answers, rcond=1e-4, driver="gelsd").solution
         model.unembed.W_U.copy_(fitted[:-1])
         model.unembed.b_U.copy_(fitted[-1])
     return model

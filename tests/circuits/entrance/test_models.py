@@ -188,8 +188,8 @@ class Padded(Copying):
 
 def test_attention_that_is_measured_by_itself_follows_declared_padding(model):
     circuit = Circuit({"L0H1": "uniform", "L1H0": {"end": "source"}})
-    found = circuits.self_consistency(model, Padded(), circuit, n_examples=64)
-    examples = Padded().examples(64, stream_seed(0, STREAM))
+    found = circuits.self_consistency(model, Padded(), circuit, n_examples=256)
+    examples = Padded().examples(256, stream_seed(0, STREAM))
     valid, seen = examples.roles.valid, []
     pattern = valid[:, None] & torch.ones(LENGTH, LENGTH).tril().bool()
     pattern = pattern / pattern.sum(dim=2, keepdim=True).clamp(min=1)
