@@ -10,6 +10,7 @@ from circuits.ground_truth import solves
 from retrieval_interp.ground_truth.minimal_circuit import without_path
 from retrieval_interp.models.presets import PRESETS, Architecture, Preset, Recipe
 from retrieval_interp.tasks.retrieval import RetrievalTask
+from tests.handmade import InductionTask, induction_circuit, induction_model
 
 MICRO = Preset(
     RetrievalTask(n_steps=1, n_chains=2),
@@ -68,7 +69,8 @@ def test_the_products_of_a_step_are_counted_as_by_hand():
     assert operations == linear + attention
 
 
-def test_the_ablation_benchmark_counts_what_was_evaluated_and_the_loop_agrees(model, task, circuit):
+def test_the_ablation_benchmark_counts_what_was_evaluated_and_the_loop_agrees():
+    model, task, circuit = induction_model(), InductionTask(), induction_circuit()
     seconds, ran = ablation.recorded(lambda: validate(model, task, circuit, n_examples=32))
     assert seconds > 0
     assert circuit in {own for own, _ in ran}
