@@ -80,7 +80,7 @@ def measure(model: HookedTransformer, n_prompts: int = 512) -> dict[str, object]
         test = SequentialTest(model, task, Sample(task, n_prompts, 0), THRESHOLD, means, searching=True)
         costliest = sorted(gates, key=lambda head: float(gates[head][:, 0].sum()))[:AROUND]
         single = {head: Circuit({head: means.patterns[head]}) for head in costliest}
-        decided = test.test(single, min_examples=current().enough, progress=progress)
+        decided = test.test(single, min_examples=current().enough)
         ended, ending = time.perf_counter(), time.process_time()
     return {
         "heads": len(gates),

@@ -133,6 +133,13 @@ def run_ablated(
     Raises:
         BadInput: as ``ablated``; or a head is resampled, and the examples have no counterfactual inputs.
     """
+    return run_replaced(model, circuit, examples, averages)
+
+
+def run_replaced(
+    model: Transformer, circuit: Circuit, examples: Examples, averages: Averages | None
+) -> Float[Tensor, "batch pos d_out"]:
+    """As ``run_ablated``, for a model that was checked, and that may have hooks."""
     seen: Mapping[str, Tensor] = {}
     if resampled_layers := {head.layer for head, mechanism in circuit.heads.items() if isinstance(mechanism, Resample)}:
         others = examples.counterfactuals()

@@ -18,6 +18,7 @@ from circuits.heads import Head
 from circuits.mechanisms.fixed_pattern import FixedPattern
 from circuits.mechanisms.mechanism import NAMED, PREVIOUS, ROWS, Intact, Mechanism
 from circuits.mechanisms.one_hot import POSITION, Condition, OneHot, is_role
+from circuits.mechanisms.soft import Soft
 from circuits.results import as_text
 from circuits.roles import Roles
 from circuits.utils.lazy import torch
@@ -205,7 +206,7 @@ class Circuit:
     def without(self, path: AttentionPath, instead: str = "uniform") -> Circuit:
         """Return the circuit without one path of ``removable``; the row of its source becomes ``instead``.
 
-        This is ``uniform`` or ``identity`` (or ``previous``, or ``zero``).
+        This is ``uniform`` or ``identity`` (or ``previous``, or ``zero``); a soft head only loses the weight.
 
         Raises:
             BadInput: the circuit has no such path, or ``instead`` is not the name of a row.
@@ -216,7 +217,9 @@ class Circuit:
             return self.retargeted(path, instead)
         if path not in self.removable:
             raise BadInput(f"the circuit has no path {path}")
-        return self.with_head(path.head, ROWS[instead])
+        own = self.heads[path.head]
+        emptied = own.without_row(path.source, path.target) if isinstance(own, Soft) else ROWS[instead]
+        return self.with_head(path.head, emptied)
 
     def retargeted(self, path: AttentionPath, target: str) -> Circuit:
         """Return the circuit with another target for one path of a one-hot head.
@@ -253,10 +256,10 @@ class Circuit:
                     raise BadInput(f"{self._at(path)}{head} names the unknown role {role!r}; the roles are {known}")
             if isinstance(roles, Roles) and isinstance(mechanism, OneHot):
                 try:
-                    mechanism.holds(*ends, roles)
+                    there = mechanism.holds(*ends, roles)
                 except BadInput as error:
                     raise BadInput(f"{self._at(path)}{head}: {error}") from None
-                if roles.causal and is_role(path.target) and (roles[path.target] > roles[path.source]).any():
+                if roles.causal and is_role(path.target) and (there & (roles[path.target] > roles[path.source])).any():
                     later = f"{path.target!r} comes after {path.source!r}"
                     raise BadInput(f"{self._at(path)}{path} is against the causal mask: {later}")
         if isinstance(roles, Roles) and isinstance(mechanism, OneHot):

@@ -24,15 +24,8 @@ MOST_EXAMPLES = 10**7  # the losses of a small circuit on this many examples tak
 
 
 def number_of_examples(n: object) -> int:
-    """Return a number of examples as a Python integer.
-
-    Raises:
-        BadInput: it is not a whole number, is too small for a standard error, or its losses would not fit into memory.
-    """
-    number = whole("the number of examples", n)
-    if not 2 <= number <= MOST_EXAMPLES:
-        raise BadInput(f"{number} examples; expected at least 2, for a standard error, and at most {MOST_EXAMPLES}")
-    return number
+    """Return a number of examples; BadInput if it is too small for a standard error, or too large for the memory."""
+    return whole("the number of examples", n, 2, MOST_EXAMPLES)
 
 
 def examples_of(task: Task, n: int, seed: int, device: torch.device | str = "cpu") -> Examples:

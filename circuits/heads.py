@@ -61,14 +61,4 @@ def check_choice(layer: int | None, head: int | None, n_layers: int, n_heads: in
         raise BadInput(f"head {head} is given without a layer; expected both")
     for name, number, n in (("layer", layer, n_layers), ("head", head, n_heads)):
         if number is not None:
-            check_number(name, number, n)
-
-
-def check_number(name: str, number: object, n: int) -> None:
-    """Check an index; there are ``n`` things of this name, counted from 0.
-
-    Raises:
-        BadInput: the number is not a whole number from 0 to n - 1.
-    """
-    if not 0 <= whole(name, number) < n:
-        raise BadInput(f"there is no {name} {number!r}; there are {n}, counted from 0")
+            whole(f"the {name}", number, 0, n - 1)

@@ -82,18 +82,19 @@ class Roles:
                     raise BadInput(f"role {name!r}: shape {[*column.shape]}; {expected}")
                 if column.is_floating_point() or column.is_complex() or column.dtype == torch.bool:
                     raise BadInput(f"role {name!r}: {what} has {column.dtype}; expected whole numbers")
-            return torch.stack([column.reshape(len(column), -1).long() for column in columns], dim=1)
+            return torch.stack([(column if column.ndim == 2 else column[:, None]).long() for column in columns], dim=1)
 
         if not isinstance(positions, Mapping) or not positions or not isinstance(groups or {}, Mapping):
             raise BadInput("no role is given; expected at least one, with its positions")
+        at = stacked("a position", positions)
         labels = {group: stacked(f"group {group!r}", of_role) for group, of_role in (groups or {}).items()}
-        if any(numbers.min() < 0 for numbers in labels.values()):
+        if any((numbers < 0).any() for numbers in labels.values()):
             raise BadInput("a label of a group is negative; expected numbers from 0")
         tokens = None if valid is None else as_tensor("valid", valid).bool()
-        if tokens is not None and (tokens.ndim != 2 or len(tokens) != len(next(iter(positions.values())))):
+        if tokens is not None and (tokens.ndim != 2 or len(tokens) != len(at)):
             raise BadInput(f"valid has the shape {[*tokens.shape]}; expected [batch, positions]")
         kinds = None if layout is None else as_tensor("layout", layout)
-        return cls(tuple(positions), stacked("a position", positions), labels, tokens, kinds, causal)
+        return cls(tuple(positions), at, labels, tokens, kinds, causal)
 
     def __post_init__(self) -> None:
         for what, at in {"positions": self.positions, **self.groups}.items():
@@ -121,6 +122,8 @@ class Roles:
         if self.valid is not None:
             if (self.valid[:, 1:] != self.valid[:, :-1]).sum(dim=1).amax() > 1 or not self.valid.any(dim=1).all():
                 raise BadInput("padding on both sides of an example, or within it; expected tokens on one side")
+            if int(self.positions.max()) >= (n := self.valid.shape[1]):
+                raise BadInput(f"a role is at position {int(self.positions.max())}; valid has {n} positions")
             for name in self.names:
                 if not self.valid.gather(1, self[name]).all():
                     raise BadInput(f"role {name!r} is at a position that is padding")

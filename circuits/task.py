@@ -61,8 +61,9 @@ class Examples:
         for name in ("inputs", "targets", "counterfactual"):
             if (given := getattr(self, name)) is not None or name != "counterfactual":
                 object.__setattr__(self, name, as_tensor(f"{name} of examples", given))
-                if not getattr(self, name).ndim:
-                    raise BadInput(f"{name} of examples: got a single number; expected [batch, ...]")
+                shape, wanted = [*getattr(self, name).shape], ["batch"] if name == "targets" else ["batch", "pos"]
+                if len(shape) < len(wanted):
+                    raise BadInput(f"{name} of examples: got the shape {shape}; expected [{', '.join(wanted)}, ...]")
         if not isinstance(self.roles, Roles):
             raise BadInput(f"roles of examples: got {type(self.roles).__name__}; expected Roles (Roles.of)")
         if len(self.roles) != len(self):

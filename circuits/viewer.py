@@ -10,8 +10,9 @@ from markupsafe import Markup
 
 from circuits.circuit import Head
 from circuits.entrance import entrance
+from circuits.errors import whole
 from circuits.figures.page import Shown, render_page
-from circuits.heads import check_choice, check_number
+from circuits.heads import check_choice
 from circuits.model.layers import attention_patterns
 from circuits.model.transformer import Transformer
 from circuits.results import Result
@@ -121,7 +122,7 @@ def attention_frame(
     Raises:
         BadInput: there is no such example, layer or head, or a head is given without its layer.
     """
-    check_number("example", example, len(examples))
+    whole("the example", example, 0, len(examples) - 1)
     check_choice(layer, head, model.cfg.n_layers, model.cfg.n_heads)
     one = examples.take(slice(example, example + 1))
     shown = {

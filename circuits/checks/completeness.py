@@ -11,8 +11,7 @@ from itertools import combinations
 
 from circuits.checks.experiment import Experiment, listed, verdict
 from circuits.circuit import Head
-from circuits.losses.loss import Compared, Loss
-from circuits.losses.sequential_test import DecidedLoss
+from circuits.losses.loss import Compared, Loss, any_above
 from circuits.results import Number, Result, Verdict
 from circuits.settings import current
 from circuits.utils.progress import Progress
@@ -69,17 +68,11 @@ def completeness(experiment: Experiment, progress: Progress = lambda share: None
             of_circuit=higher[subset].loss,
             of_model=lower[subset].loss,
             difference=higher[subset].excess,
-            decision="below" if subset in broken else _either(higher[subset], lower[subset]),
+            decision="below" if subset in broken else any_above(one[subset].decision for one in (higher, lower)),
         )
         for subset in sets
     ]
     return tuple(sorted(knockouts, key=lambda out: -abs(out.difference)))
-
-
-def _either(higher: DecidedLoss, lower: DecidedLoss) -> Compared:
-    """Return whether a difference is below the limit in both directions, or above it in one."""
-    sides = {higher.decision, lower.decision}
-    return "above" if "above" in sides else "below" if sides == {"below"} else "undecided"
 
 
 def complete(experiment: Experiment, knockouts: tuple[Knockout, ...]) -> Verdict:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from itertools import combinations
 
 from circuits.averages import averages
 from circuits.circuit import Circuit, Head
@@ -19,6 +20,7 @@ from circuits.results import Decision, Verdict
 from circuits.settings import current, has_many_heads
 from circuits.split import part
 from circuits.task import Task
+from circuits.utils.lazy import torch
 
 Lists = Mapping[str, Sequence[object]]
 NOTHING: Lists = {}
@@ -66,6 +68,11 @@ class Experiment:
             raise BadInput("the circuit names no head; there is nothing to validate")
         sample = Sample(part(task, STREAM), n_examples, stream_seed(seed, STREAM), next(model.parameters()).device)
         circuit.check(windowed(model, sample.roles), model.cfg.n_layers, model.cfg.n_heads)
+        for head, own in circuit.heads.items():  # a path could not be removed alone
+            for one, other in combinations(sorted({source for source, _ in own.paths} & {*sample.roles}), 2):
+                if torch.equal(sample.roles[one], sample.roles[other]):
+                    both = f"{one!r} and {other!r}, which always stand at one position"
+                    raise BadInput(f"{head} has paths from {both}; expected paths from one of them")
         self.model, self.task, self.circuit = model, task, circuit
         self.n_examples, self.seed, self.threshold = n_examples, seed, threshold
         self.averages = averages(model, task, seed, stream=f"{STREAM} means")

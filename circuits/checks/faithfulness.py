@@ -84,10 +84,10 @@ def faithfulness(experiment: Experiment) -> Faithfulness:
 
 def _verdict(experiment: Experiment, kind: str, one: DecidedLoss | None) -> Verdict:
     name = f"faithful ({kind})"
+    if not experiment.outside:
+        return verdict(name, f"The circuit has all {len(experiment.heads)} heads, so there is no other to ablate.")
     if one is None:
         why = "Not tested: the examples have no counterfactual inputs: "
         return verdict(name, "", undecided={why: ["Examples.counterfactual"]})
-    if not experiment.outside:
-        return verdict(name, f"The circuit has all {len(experiment.heads)} heads, so there is no other to ablate.")
     what = f"With the circuit's heads ({len(experiment.heads)}) intact and all others ablated the loss"
     return experiment.low(name, what, one)

@@ -23,9 +23,9 @@ from typing import Literal, get_args
 
 from circuits.checks.experiment import DECISIONS, Experiment, listed, verdict
 from circuits.circuit import AttentionPath, Circuit, Head
-from circuits.losses.loss import Compared
+from circuits.losses.loss import Compared, any_above
 from circuits.losses.sequential_test import DecidedLoss
-from circuits.mechanisms.mechanism import REPLACEMENTS, Idle, Intact, Mechanism, Resample
+from circuits.mechanisms.mechanism import REPLACEMENTS, Idle, Intact, Mechanism, OutputAblation, Resample
 from circuits.mechanisms.soft import Soft
 from circuits.results import Result, Verdict
 from circuits.settings import current
@@ -73,7 +73,7 @@ def minimality(experiment: Experiment) -> tuple[Removal, ...]:
     for head, mechanism in circuit.heads.items():
         if isinstance(mechanism, Soft | Intact):
             ways[head, None] = {"mean": partial(_ablated, head=head, ablation=experiment.averages.patterns[head])}
-        elif not mechanism.paths and not mechanism.where and mechanism != Idle() and not experiment.many:
+        elif not (mechanism.paths or mechanism.where or isinstance(mechanism, OutputAblation) or experiment.many):
             ways[head, None] = {"idle": partial(_ablated, head=head, ablation=Idle())}
     each = {(part, way): change for part, changes in ways.items() for way, change in changes.items()}
     solved = experiment.combined.decision == "below"
@@ -177,8 +177,7 @@ def _removal(
 
 def _shown(loss: DecidedLoss, others: Iterable[DecidedLoss]) -> Compared:
     """Return whether one of these losses shows an effect."""
-    sides = {loss.decision, *(one.decision for one in others)}
-    return "above" if "above" in sides else "undecided" if "undecided" in sides else "below"
+    return any_above([loss.decision, *(one.decision for one in others)])
 
 
 def _rank(one: DecidedLoss) -> tuple[bool, float]:

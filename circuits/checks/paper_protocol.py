@@ -16,7 +16,7 @@ from circuits.circuit import AttentionPath, Circuit, Head
 from circuits.circuit_file import StoredCircuit
 from circuits.flow.fixed_paths import paths_on_average, with_fixed_paths
 from circuits.losses.sequential_test import DecidedLoss
-from circuits.mechanisms.mechanism import Identity, Mechanism, Uniform
+from circuits.mechanisms.mechanism import Identity, Mechanism, Previous, Uniform
 from circuits.mechanisms.one_hot import OneHot
 from circuits.results import Decision, Result, Verdict, together
 
@@ -49,7 +49,7 @@ def paper_protocol(experiment: Experiment) -> PaperProtocol:
     The threshold is a loss, as in the paper. Step 5 uses all examples, single heads and paths as many as they need.
     """
     test, circuit = experiment.test.with_threshold(experiment.threshold, absolute=True), experiment.circuit
-    explicit = with_fixed_paths(circuit, test.roles, paths_on_average)
+    explicit = with_fixed_paths(circuit, paths_on_average(circuit, test.roles))
     tried = {head: _mechanisms(mechanism) for head, mechanism in explicit.heads.items()}
     singles = {(head, kind): Circuit({head: kind}) for head, kinds in tried.items() for kind in kinds}
     decided = test.test(singles)
@@ -88,11 +88,15 @@ def _mechanisms(mechanism: Mechanism) -> list[Mechanism]:
         return [literal] if mechanism == literal and not where else [*simple, literal]
     if mechanism in simple:
         return [mechanism]
-    return [*simple, mechanism] if mechanism.paths else simple
+    return [*simple, mechanism] if isinstance(mechanism, Previous) else simple
 
 
 def _step_3(alone: dict[Head, dict[str, DecidedLoss]], threshold: float) -> Verdict:
-    best = {head: min(losses.values(), key=lambda one: one.loss.mean) for head, losses in alone.items()}
+    sides = ["below", "undecided", "above"]
+    best = {
+        head: min(losses.values(), key=lambda one: (sides.index(one.decision), one.loss.mean))
+        for head, losses in alone.items()
+    }
     near = [f"{head} ({one.loss})" for head, one in best.items() if one.decision == "undecided"]
     none = [f"{head} ({one.loss})" for head, one in best.items() if one.decision == "above"]
     low = len(alone) - len(none) - len(near)

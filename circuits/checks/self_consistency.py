@@ -25,7 +25,7 @@ from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor
 
-from circuits.ablation import ablating
+from circuits.ablation import run_replaced
 from circuits.averages import Averages
 from circuits.checks.experiment import DECISIONS, Experiment, listed
 from circuits.circuit import AttentionPath, Circuit, Head, role_paths
@@ -36,7 +36,7 @@ from circuits.losses.loss import Mean, per_example
 from circuits.losses.sequential_test import DecidedLoss, SequentialTest
 from circuits.mechanisms.soft import Soft
 from circuits.model.layers import pattern_hook
-from circuits.model.transformer import Transformer, run, sequences_at_once
+from circuits.model.transformer import Transformer, sequences_at_once
 from circuits.results import Decision, Number, Result, Verdict, together
 from circuits.roles import Roles
 from circuits.settings import current, has_many_heads
@@ -281,8 +281,8 @@ def _on_roles(
 
     hooks = [(pattern_hook(layer), partial(see, layer=layer)) for layer in {path.head.layer for path in paths}]
     below = circuit.up_to(max(path.head.layer for path in paths))
-    with model.hooks(fwd_hooks=hooks), ablating(model, below, examples.roles, averages):
-        run(model, examples)
+    with model.hooks(fwd_hooks=hooks):
+        run_replaced(model, below, examples, averages)
     example = torch.arange(len(examples), device=examples.inputs.device)[:, None, None]
     to, found = examples.roles.positions.transpose(1, 2), []
     for path in paths:

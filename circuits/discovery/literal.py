@@ -8,9 +8,11 @@ both losses allow.
 
 from circuits.attention import role_attention
 from circuits.circuit import Circuit, Head
+from circuits.flow.fixed_paths import strongest
 from circuits.losses.sequential_test import DecidedLoss, SequentialTest
 from circuits.mechanisms.mechanism import Identity, Mechanism, Uniform
 from circuits.mechanisms.one_hot import OneHot
+from circuits.model.transformer import windowed
 from circuits.settings import current
 from circuits.task import Examples
 from circuits.utils.progress import Progress
@@ -65,19 +67,18 @@ def _choices(test: SequentialTest, examples: Examples) -> Choices:
 
     From every role, a path leads to the role with the highest attention, if this is at least ``likely``.
     """
-    roles, cfg = examples.roles, test.model.cfg
+    roles, cfg = windowed(test.model, examples.roles), test.model.cfg
     attention = role_attention(test.model, examples)
     choices: Choices = {}
     for head in (Head(layer, index) for layer in range(cfg.n_layers) for index in range(cfg.n_heads)):
         rows: dict[str, str] = {}
         for source in roles.distinct:
             to = {
-                target: attention[head.layer, head.index, roles.names.index(source), roles.names.index(target)]
+                target: float(attention[(*head, roles.names.index(source), roles.names.index(target))])
                 for target in roles.in_layer(head.layer).before(source)
                 if target in roles.distinct
             }
-            target = max(to, key=to.__getitem__, default=None)
-            if target is not None and to[target] >= current().likely:
+            if target := strongest(to, current().likely):
                 rows[source] = target
         several = [OneHot(rows)] if len(rows) > 1 else []
         choices[head] = [*SIMPLEST, *(OneHot({one: to}) for one, to in rows.items()), *several]

@@ -7,8 +7,8 @@ import torch
 from circuits.attention import patterns
 from circuits.averages import Averages
 from circuits.circuit import Head
+from circuits.flow.fixed_paths import strongest
 from circuits.mechanisms.fixed_pattern import FixedPattern
-from circuits.mechanisms.mechanism import Ends
 from circuits.mechanisms.one_hot import OneHot
 from circuits.mechanisms.soft import Soft
 from circuits.model.transformer import Transformer, windowed
@@ -31,16 +31,18 @@ def soft_paths(model: Transformer, examples: Examples) -> dict[Head, Soft]:
     times = torch.bincount(layouts).clamp(min=1)[:, None, None]
     made: dict[Head, Soft] = {}
     whole = torch.zeros(cfg.n_layers, len(times), n_positions, n_positions, cfg.n_heads)
-    along = torch.zeros(len(pairs), *whole.shape)
+    along, totals = torch.zeros(len(pairs), *whole.shape), torch.zeros(len(pairs), cfg.n_layers, cfg.n_heads)
     for part, batch, layer, pattern in patterns(model, examples):
         from_first = batch.roles.aligned(pattern, -2, -1).float().cpu().permute(0, 2, 3, 1)
         whole[layer].index_add_(0, layouts[part], from_first)
         for place, ends in enumerate(pairs):
             example, instance = seen[ends][part].nonzero(as_tuple=True)
             at, to = (batch.roles.group("position", role).cpu()[example, instance] for role in ends)
+            totals[place, layer] += from_first[example, at, to].sum(dim=0)
+            example, at, to = torch.stack([example, at, to]).unique(dim=1)  # instances may share both
             of = layouts[part][example], at, to
             along[place, layer].index_put_(of, from_first[example, at, to], accumulate=True)
-    weights = along.sum(dim=(2, 3, 4)) / torch.stack([seen[ends].sum() for ends in pairs])[:, None, None]
+    weights = totals / torch.stack([seen[ends].sum() for ends in pairs])[:, None, None]
     for layer, index in torch.cartesian_prod(torch.arange(cfg.n_layers), torch.arange(cfg.n_heads)).tolist():
         of_head = {ends: round(float(weights[place, layer, index]), 3) for place, ends in enumerate(pairs)}
         if max(of_head.values(), default=0.0) < current().likely:
@@ -59,11 +61,8 @@ def one_hot_paths(soft: Mapping[Head, Soft], averages: Averages, roles: Roles) -
     """
     hot: dict[Head, OneHot] = {}
     for head, mechanism in soft.items():
-        strongest: dict[str, tuple[float, str]] = {}
-        for (source, target), weight in mechanism.weights:
-            if weight >= current().likely and target in roles.in_layer(head.layer).before(source):
-                strongest[source] = max(strongest.get(source, (0.0, "")), (weight, target))
-        rows: list[Ends] = [(source, target) for source, (_, target) in strongest.items()]
-        if rows:
+        seen = mechanism.seen(roles.in_layer(head.layer))
+        best = {source: strongest(to, current().likely) for source, to in seen.items()}
+        if rows := {source: target for source, target in best.items() if target}:
             hot[head] = OneHot(rows, averages.patterns[head])
     return hot

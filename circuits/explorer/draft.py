@@ -51,7 +51,8 @@ class Draft:
         drawn = self.drawn.heads.get(head)
         states: dict[str, Mechanism | None] = {**SIMPLE, state_of(drawn): drawn, "intact": None}
         names = [*states]
-        mechanism = states[names[(names.index(state_of(self.circuit.heads.get(head))) + 1) % len(names)]]
+        now = state_of(self.circuit.heads.get(head))
+        mechanism = states[names[(names.index(now) + 1) % len(names) if now in names else 0]]
         others = self.circuit.without_heads([head])
         return replace(self, circuit=others if mechanism is None else others.with_head(head, mechanism))
 

@@ -5,6 +5,7 @@ A head has the same colour in every diagram (``colour``), and nothing is shown b
 are dotted, removed paths dashed, and a head shows its state as text.
 """
 
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from html import escape
@@ -90,6 +91,7 @@ def circuit_diagram(
         attention: the average attention from role to role: arrows are as wide as it is high.
         composition: the result of path patching: the strongest senders stand beside each head.
     """
+    circuit.check(roles, 1 + max((head.layer for head in circuit.heads), default=0), sys.maxsize)
     fixed = fixed_paths(circuit, roles)
     paths = [Drawn(path, "by position", on.text(path.target) if on else "") for path, on in fixed.items()]
     paths += [
@@ -115,7 +117,7 @@ def senders(composition: Composition, head: Head) -> tuple[str, str]:
     """Return the strongest senders of each input of a head as text, and all its edges that hold."""
     held = [edge for edge in composition.of() if edge.path.head == head]
     held.sort(key=lambda edge: -edge.effect.mean if edge.effect else 0.0)
-    inputs = {which: [*dict.fromkeys(str(edge.sender) for edge in held if edge.input == which)] for which in "QKV"}
+    inputs = {which: [*dict.fromkeys(edge.sender for edge in held if edge.input == which)] for which in "QKV"}
     texts = [f"{which}: {', '.join(names[:STRONGEST])}" for which, names in inputs.items() if names]
     return "; ".join(texts), "\n".join(map(str, held))
 
@@ -145,7 +147,7 @@ def drawing(
         chosen: the head that is marked.
         pressed: whether heads and paths can be pressed: their ``data-act`` names what happens then.
     """
-    ends = {one: _ends(one.path, roles) for one in paths}
+    ends = {one: pairs for one in paths if (pairs := _ends(one.path, roles))}
     touched = {role for pairs in ends.values() for pair in pairs for role in pair}
     place, left = {}, MARGIN + BOX
     for role in (role for role in roles.in_order if pressed or not touched or role in touched):

@@ -6,13 +6,15 @@ which names no role. For information flow it is still a path, and also for the p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from jaxtyping import Bool, Float
 
 from circuits.circuit import AttentionPath, Circuit, Head
+from circuits.errors import BadInput
 from circuits.mechanisms.fixed_pattern import FixedPattern
 from circuits.mechanisms.one_hot import Condition, OneHot
+from circuits.mechanisms.soft import Soft
 from circuits.roles import Roles
 from circuits.settings import current
 from circuits.utils.lazy import torch
@@ -48,6 +50,8 @@ def _rows(circuit: Circuit, roles: Roles) -> Iterator[tuple[Head, str, Float[tor
     """Yield the heads with fixed patterns, with every role that may attend."""
     for head, mechanism in circuit.heads.items():
         if isinstance(mechanism, FixedPattern) and mechanism.weights.ndim == 2:  # of one layout
+            if (n := mechanism.weights.shape[0]) <= (at := int(roles.positions.max())):
+                raise BadInput(f"{head}: a {mechanism.name} pattern of {n} positions; a role is at position {at}")
             yield from ((head, source, mechanism.weights) for source in roles.distinct)
 
 
@@ -68,34 +72,30 @@ def _seen(
 
 
 def paths_on_average(circuit: Circuit, roles: Roles) -> FixedPaths:
-    """Return the paths of a circuit's fixed patterns as the paper reads them: from averages over all instances.
+    """Return the paths of fixed patterns and soft heads as the paper reads them: from averages over all instances.
 
     A path leads from a role to the role before it that gets most of its attention, if this is at least half.
     """
-    paths: dict[AttentionPath, Condition | None] = {}
+    average: dict[tuple[Head, str], dict[str, float]] = {}
     for head, source, weights in _rows(circuit, roles):
         at = roles.group("position", source).cpu()
-        average = {
-            target: weights[at, roles.group("position", target).cpu()].mean().item()
-            for target in roles.in_layer(head.layer).before(source)
-        }
-        target = max(average, key=average.__getitem__, default=None)
-        if target is not None and average[target] >= current().attended:
-            paths[AttentionPath(head, source, target)] = None
-    return paths
+        to = {target: roles.group("position", target).cpu() for target in roles.in_layer(head.layer).before(source)}
+        average[head, source] = {target: weights[at, place].mean().item() for target, place in to.items()}
+    for head, mechanism in circuit.heads.items():
+        if isinstance(mechanism, Soft):
+            average |= {(head, source): to for source, to in mechanism.seen(roles.in_layer(head.layer)).items()}
+    best = {place: strongest(attention, current().attended) for place, attention in average.items()}
+    return {AttentionPath(*place, target): None for place, target in best.items() if target}
 
 
-def with_fixed_paths(
-    circuit: Circuit, roles: Roles, read: Callable[[Circuit, Roles], FixedPaths] = fixed_paths
-) -> Circuit:
-    """Return the circuit with every fixed pattern that has paths replaced with a one-hot mechanism with these paths.
+def strongest(attention: Mapping[str, float], least: float) -> str | None:
+    """Return the role that gets most attention, if this is at least ``least``."""
+    target = max(attention, key=attention.__getitem__, default=None)
+    return None if target is None or attention[target] < least else target
 
-    Args:
-        circuit: the circuit.
-        roles: the roles of some examples.
-        read: the function that reads the paths: ``fixed_paths`` or ``paths_on_average``.
-    """
-    paths = read(circuit, roles)
+
+def with_fixed_paths(circuit: Circuit, paths: FixedPaths) -> Circuit:
+    """Return the circuit with one-hot mechanisms for all heads that have such paths."""
     for head in dict.fromkeys(path.head for path in paths):
         of_head = {(path.source, path.target): condition for path, condition in paths.items() if path.head == head}
         where = {ends: condition for ends, condition in of_head.items() if condition}

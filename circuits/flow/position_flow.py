@@ -2,8 +2,8 @@
 
 A position knows pieces: symbols and places, each of one instance. A path carries all that its target knows to its
 source, if the two share a piece that determines where to look (Assumption 1). A head that attends by position, by a
-fixed pattern, a row to a fixed position or ``previous``, carries from there whatever it knows, and needs to share
-nothing: what one instance needs may also wait at a position of another one.
+fixed pattern, a row to a fixed position, ``previous`` or ``first``, carries from there whatever it knows, and needs to
+share nothing: what one instance needs may also wait at a position of another one.
 """
 
 import torch
@@ -12,8 +12,8 @@ from torch import Tensor
 
 from circuits.circuit import AttentionPath, Circuit
 from circuits.mechanisms.fixed_pattern import FixedPattern
-from circuits.mechanisms.mechanism import Previous
-from circuits.mechanisms.one_hot import POSITION, OneHot
+from circuits.mechanisms.mechanism import ELSEWHERE, First, Previous
+from circuits.mechanisms.one_hot import OneHot, is_role, row_pattern
 from circuits.roles import Roles
 from circuits.settings import current
 from circuits.task import Layout
@@ -34,9 +34,9 @@ class PositionFlow:
     """
 
     def __init__(self, circuit: Circuit, layout: Layout, roles: Roles, n_positions: int) -> None:
-        self.circuit, self.layout, self.n_positions = circuit, layout, n_positions
+        self.circuit, self.layout, self.n_positions, roles = circuit, layout, n_positions, roles.to("cpu")
         self._example, self._instance = torch.arange(len(roles))[:, None], torch.arange(roles.positions.shape[2])
-        self._at = {role: roles[role].cpu() for role in roles.names}
+        self._at = {role: roles[role] for role in roles.names}
         for number, role in enumerate(role for role in layout.roles if role not in self._at):
             first = n_positions + number * len(self._instance)
             self._at[role] = (first + self._instance).expand(len(roles), -1)
@@ -63,7 +63,7 @@ class PositionFlow:
                 after[:, real] |= torch.einsum("eqk,ekpi->eqpi", fixed.float(), before[:, real].float()) > 0
             for path in (path for path in self.circuit.paths if path.head == (layer, index)):
                 everywhere = torch.ones(len(roles), len(self._instance), dtype=torch.bool)
-                holds = mechanism.holds(path.source, path.target, roles).cpu() if path.joins_roles else everywhere
+                holds = mechanism.holds(path.source, path.target, roles) if path.joins_roles else everywhere
                 for source, target in self.layout.ends(path):
                     self._carry(path, source, target, holds, before, after)
         return after
@@ -87,23 +87,20 @@ class PositionFlow:
 def _by_position(mechanism: object, roles: Roles, n_positions: int) -> Bool[Tensor, "example query key"] | None:
     """Return where a head attends by position; None if nowhere.
 
-    Of a fixed pattern these are the positions with ``attended`` or more; that of the other rows of a one-hot head
-    counts where the source has no row.
+    These are the positions with ``attended`` or more; the pattern of the other rows of a one-hot head counts where the
+    source has no row.
     """
     fixed = torch.zeros(len(roles), n_positions, n_positions, dtype=torch.bool)
-    if isinstance(mechanism, Previous):
-        fixed |= torch.ones(n_positions - 1, dtype=torch.bool).diag(-1)
     rest, free = mechanism, torch.ones(len(roles), n_positions, dtype=torch.bool)
     if isinstance(mechanism, OneHot):
         rest = mechanism.elsewhere
         for source, target in mechanism.rows:
-            of, instance = mechanism.holds(source, target, roles).nonzero(as_tuple=True)
-            at = roles[source][of, instance]
-            free[of, at] = False
-            if place := POSITION.fullmatch(target):
-                fixed[of, at, int(place[1])] = True
-            elif target == "previous":
-                fixed[of, at, (at - 1).clamp(min=0)] = True
-    if isinstance(rest, FixedPattern):
+            there, at = mechanism.holds(source, target, roles), roles[source]
+            of, instance = there.nonzero(as_tuple=True)
+            free[of, at[of, instance]] = False
+            if not is_role(target) and target not in ELSEWHERE:
+                rows = row_pattern(target, at, there, roles, n_positions)[of, instance]
+                fixed[of, at[of, instance]] = rows >= current().attended
+    if isinstance(rest, FixedPattern | Previous | First):
         fixed |= (rest.pattern(roles, n_positions) >= current().attended) & free[..., None]
     return fixed if fixed.any() else None

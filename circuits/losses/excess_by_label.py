@@ -12,7 +12,7 @@ from jaxtyping import Float
 from circuits.ablation import evaluate
 from circuits.circuit import Circuit
 from circuits.losses.by_label import ByLabel, has_few_labels, over_labels
-from circuits.losses.loss import Compared
+from circuits.losses.loss import Compared, any_above
 from circuits.losses.sequential_test import SequentialTest
 from circuits.task import Examples, Task, WithInstances
 
@@ -47,8 +47,7 @@ def _everywhere(test: SequentialTest, values: Float[torch.Tensor, "example role 
     """Return whether the mean is below the threshold for every label at every role; if two-sided, also its negative."""
     each = [one for one in values.flatten(1).T if not one.isnan().all()]
     each += [-one for one in each if test.two_sided]
-    sides = {test.decide(one, test.threshold, above_of=len(each)) for one in each}
-    return "above" if "above" in sides else "undecided" if "undecided" in sides else "below"
+    return any_above(test.decide(one, test.threshold, above_of=len(each)) for one in each)
 
 
 class _EachInstance:

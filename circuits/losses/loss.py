@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -12,6 +13,12 @@ from circuits.settings import current
 from circuits.utils.lazy import torch
 
 Compared = Literal["below", "above", "undecided"]
+
+
+def any_above(sides: Iterable[Compared]) -> Compared:
+    """Return ``above`` if one of some decisions is, ``below`` if all are, else ``undecided``."""
+    seen = {*sides}
+    return "above" if "above" in seen else "undecided" if "undecided" in seen else "below"
 
 
 @dataclass(frozen=True)

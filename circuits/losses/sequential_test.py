@@ -180,7 +180,6 @@ class SequentialTest:
         failing: Literal["below", "above"] = "above",
         min_examples: int = 0,
         max_examples: int | None = None,
-        progress: Callable[[float], None] = lambda share: None,
     ) -> dict[Key, DecidedLoss]:
         """Test circuits, and return their losses with the decisions under the same keys.
 
@@ -197,7 +196,6 @@ class SequentialTest:
             min_examples: the smallest number of examples for every loss, however early its decision is clear.
             max_examples: the largest number of examples, even if a decision stays open; by default all. With 0, nothing
                 is run, and all circuits must be known.
-            progress: is called with the finished share of the first ``min_examples``, 0 to 1.
         """
         others = than if isinstance(than, Mapping) else dict.fromkeys(circuits, than)
         limit = self.threshold if limit is None else limit
@@ -233,10 +231,10 @@ class SequentialTest:
             few = one.loss.n_examples < current().enough
             return one.decision == "undecided" or (one.decision == "below" and few)
 
-        def run(keys: Iterable[Key], n: int, progress: Callable[[float], None] = lambda share: None) -> None:
-            self._run([one for key in keys for one in compared(key)], min(n, len(self.examples)), progress)
+        def run(keys: Iterable[Key], n: int) -> None:
+            self._run([one for key in keys for one in compared(key)], min(n, len(self.examples)))
 
-        run(circuits, min_examples, progress)
+        run(circuits, min_examples)
         rounds = [n for n in self.rounds if max_examples is None or n <= max_examples]
         for n in rounds or ([max_examples] if max_examples else []):
             run([key for key in circuits if goes_on(key)], n)
@@ -286,20 +284,15 @@ class SequentialTest:
 
         Few examples may miss a rare failure with a high loss.
         """
-        return [self._loss(losses) for losses in self._each(circuits, n, progress)]
-
-    def each(
-        self, circuits: Iterable[Circuit], n: int | None = None, progress: Callable[[float], None] = lambda share: None
-    ) -> list[Float[Tensor, "example component"]]:
-        """Return the losses of circuits on ``n`` examples (by default on all), example by example."""
-        return [losses[:, : self._n_components] for losses in self._each(circuits, n, progress)]
-
-    def _each(
-        self, circuits: Iterable[Circuit], n: int | None, progress: Callable[[float], None]
-    ) -> list[Float[Tensor, "example number"]]:
-        wanted, enough = list(circuits), len(self.examples) if n is None else min(n, len(self.examples))
+        wanted, enough = list(circuits), min(len(self.examples) if n is None else n, len(self.examples))
         self._run(wanted, enough, progress)
-        return [self._losses[circuit.digest][:enough] for circuit in wanted]
+        return [self._loss(self._losses[circuit.digest][:enough]) for circuit in wanted]
+
+    def each(self, circuits: Iterable[Circuit], n: int | None = None) -> list[Float[Tensor, "example component"]]:
+        """Return the losses of circuits on ``n`` examples (by default on all), example by example."""
+        wanted = list(circuits)
+        n = self.measure(wanted, n)[0].n_examples
+        return [self._losses[circuit.digest][:n, : self._n_components] for circuit in wanted]
 
     def _run(
         self, circuits: Iterable[Circuit], enough: int, progress: Callable[[float], None] = lambda share: None

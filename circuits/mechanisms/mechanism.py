@@ -254,9 +254,11 @@ class Intact(Mechanism):
 class OutputAblation(Mechanism):
     """An ablation of a head's output, whatever it attends to; only what runs a model can do it."""
 
+    needs: ClassVar[str]  # what it takes, for the message
+
     def pattern(self, roles: Roles, n_positions: int) -> Float[torch.Tensor, "#batch query key"]:
         """Raise BadInput: the output is replaced, not the pattern."""
-        raise BadInput(f"{self.name} replaces a head's output and has no pattern; evaluate and run_ablated do it")
+        raise BadInput(f"{self.name} replaces a head's output and has no pattern; {self.needs}")
 
 
 @dataclass(frozen=True)
@@ -264,6 +266,7 @@ class Idle(OutputAblation):
     """The head is idle: it writes its average output, by position. Mean ablation (Wang et al. 2022)."""
 
     name = "idle"
+    needs = "expected the average outputs: averages=circuits.averages(model, task)"
 
 
 @dataclass(frozen=True)
@@ -274,6 +277,7 @@ class Resample(OutputAblation):
     """
 
     name = "resample"
+    needs = "evaluate and run_ablated do it"
 
 
 SIMPLE: dict[str, Mechanism] = {mechanism.name: mechanism for mechanism in (Uniform(), Identity(), Previous())}

@@ -207,7 +207,7 @@ class OneHot(Mechanism):
         for source, target in self.rows:
             there, at = self.holds(source, target, roles), roles[source]
             of, instance = there.nonzero(as_tuple=True)
-            row = _row(target, at, there, roles, n_positions).to(pattern.dtype)[of, instance]
+            row = row_pattern(target, at, there, roles, n_positions).to(pattern.dtype)[of, instance]
             written.append((source, of, at[of, instance], row))
             pattern[of, at[of, instance]] = row
         for source, of, at, row in written:
@@ -216,7 +216,7 @@ class OneHot(Mechanism):
         return pattern
 
 
-def _row(
+def row_pattern(
     target: str,
     at: Int[torch.Tensor, "batch instance"],
     there: Bool[torch.Tensor, "batch instance"],

@@ -57,6 +57,18 @@ class Soft(Mechanism):
         """True: the pattern follows roles."""
         return True
 
+    def without_row(self, source: str, target: str) -> Soft | FixedPattern:
+        """Return the mechanism without one weight, whose part of the row follows ``elsewhere``; without any, this."""
+        kept = {ends: weight for ends, weight in self.weights if ends != (source, target)}
+        return Soft(kept, self.elsewhere) if kept else self.elsewhere
+
+    def seen(self, roles: Roles) -> dict[str, dict[str, float]]:
+        """Return for every source the weights of the targets that it can see in every instance."""
+        by_source: dict[str, dict[str, float]] = {source: {} for source, _ in self.paths}
+        for (source, target), weight in self.weights:
+            by_source[source] |= {target: weight} if target in roles.before(source) else {}
+        return by_source
+
     def holds(self, source: str, target: str, roles: Roles) -> Bool[torch.Tensor, "batch instance"]:
         """Return where the source can see the target."""
         return roles.sees(roles[source], roles[target])
@@ -79,8 +91,9 @@ class Soft(Mechanism):
         for (source, target), weight in self.weights:
             at, to = roles[source], roles[target]
             example, instance = roles.sees(at, to).nonzero(as_tuple=True)
-            places = example, at[example, instance], to[example, instance]
-            stated.index_put_(places, stated.new_tensor(weight), accumulate=True)
+            there = torch.zeros_like(rest, dtype=torch.bool)
+            there[example, at[example, instance], to[example, instance]] = True  # instances may share both
+            stated += weight * there
         tiny, total = torch.finfo(rest.dtype).tiny, stated.sum(dim=-1, keepdim=True)
         others = rest.masked_fill(stated > 0, 0)
         others = others * (1 - total).clamp(min=0) / others.sum(dim=-1, keepdim=True).clamp(min=tiny)

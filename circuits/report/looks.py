@@ -19,6 +19,7 @@ from circuits.results import Result
 from circuits.roles import Roles
 from circuits.settings import current, has_many_heads
 from circuits.task import Examples, Task
+from circuits.tracing.edges import EMBED
 from circuits.tracing.patched_head import PatchedHead
 from circuits.tracing.unablated import Unablated, senders_below
 
@@ -126,7 +127,8 @@ def written_by(
                     [(reader.losses(where, one[n, i][None]) - run.losses)[n] for one in z]
                 ).cpu()
         for n, i in there.nonzero().tolist():
-            heads = [(lost[k, n, i].item(), one.head) for k, one in enumerate(senders, 1) if one.head]
+            of_head = {place: one for place, one in enumerate(senders, 1) if one != EMBED and not one.endswith("MLP")}
+            heads = [(lost[place, n, i].item(), Head.of(one)) for place, one in of_head.items()]
             most, writer = max(heads, default=(0.0, head))
             if most >= lost[0, n, i].item() / 2 > 0:
                 pattern = run.cache[f"blocks.{writer.layer}.attn.hook_pattern"][n, writer.index, at[n, i]]

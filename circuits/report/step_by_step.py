@@ -265,7 +265,7 @@ class Telling:
 
     def steps(self, n: int, i: int, texts: Sequence[str], places: Sequence[dict[int, str]]) -> Iterator[Step]:
         """Yield the steps of one instance."""
-        ends = [next(at for at, role in one.items() if role in self.task.output_roles) for one in places]
+        ends = self.examples.roles[self.task.output_roles[-1]][n].tolist()
 
         def place(at: int) -> str:
             others = (f"{one[at]} of {texts[end]}" for one, end in zip(places, ends, strict=True) if at in one)

@@ -2,68 +2,23 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
-from typing import Any, Literal
-
-from pydantic import GetCoreSchemaHandler
+from typing import Literal
 
 from circuits.circuit import AttentionPath
-from circuits.heads import Head
 from circuits.losses.by_label import ByLabel
 from circuits.losses.loss import Mean
-from circuits.results import Decision, Result, as_text, table
+from circuits.results import Decision, Result, table
 from circuits.utils.lazy import pandas
 
-
-@dataclass(frozen=True, order=True)
-class Sender:
-    """A part of the model that writes into the residual stream: ``embed``, ``L2H0`` or ``L2 MLP``.
-
-    Attributes:
-        layer: the layer; -1 for the embedding.
-        is_mlp: whether this is the layer's MLP; it comes after the layer's heads.
-        index: the index of a head in its layer.
-    """
-
-    layer: int
-    is_mlp: bool = False
-    index: int = 0
-
-    @property
-    def head(self) -> Head | None:
-        """The head, if the sender is one."""
-        return None if self.is_mlp or self.layer < 0 else Head(self.layer, self.index)
-
-    def __str__(self) -> str:
-        if self.is_mlp:
-            return f"L{self.layer} MLP"
-        return {-1: "embed", -2: "all senders"}.get(self.layer) or str(self.head)
-
-    @classmethod
-    def parse(cls, text: str) -> Sender:
-        """Read what ``str`` writes; BadInput if it is no sender."""
-        if text in (str(EMBED), str(ALL)):
-            return EMBED if text == str(EMBED) else ALL
-        if match := re.fullmatch(r"L([0-9]{1,6}) MLP", text):
-            return cls(int(match[1]), is_mlp=True)
-        head = Head.of(text)
-        return cls(head.layer, index=head.index)
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> Any:
-        """Results hold a sender as text."""
-        return as_text(handler, cls, cls.parse)
-
-
-EMBED, ALL = Sender(-1), Sender(-2)  # all senders at once
+# Senders are texts: ``embed``, ``L2H0``, ``L2 MLP``, or all of them at once.
+EMBED, ALL = "embed", "all senders"
 
 
 class Edge(Result):
     """What a sender wrote, read by one input of one attention path.
 
     Attributes:
-        sender: the part of the model that wrote it.
+        sender: the part of the model that wrote it: ``embed``, ``L2H0`` or ``L2 MLP``.
         path: the attention path that reads it.
         input: ``Q`` (what the sender wrote at the path's source), ``K`` or ``V`` (at its target).
         attention_lost: the attention on the target that is lost; None for values, which move no attention.
@@ -75,7 +30,7 @@ class Edge(Result):
             errors. ``undecided`` within three standard errors of the threshold. Else ``fails``.
     """
 
-    sender: Sender
+    sender: str
     path: AttentionPath
     input: Literal["Q", "K", "V"]
     attention_lost: Mean | None

@@ -45,8 +45,8 @@ class PatchedHead:
             at: the positions at which the input is patched.
             rows: the residual stream that the input reads there, for every sender.
         """
-        at_once = max(1, sequences_at_once(self.run.model.cfg.n_heads, at.shape[1]) // len(at))
-        parts = [self._patched(which, at, part) for part in rows.split(at_once)]
+        whole = sequences_at_once(self.run.model.cfg.n_heads, self.run.examples.inputs.shape[1])
+        parts = [self._patched(which, at, part) for part in rows.split(max(1, whole // len(at)))]
         patterns, z = zip(*parts, strict=True)
         return torch.cat(patterns), torch.cat(z)
 

@@ -23,7 +23,7 @@ from circuits.model.transformer import Transformer, windowed
 from circuits.results import Decision
 from circuits.settings import current
 from circuits.task import Examples, Task
-from circuits.tracing.edges import ALL, Composition, Edge, Sender
+from circuits.tracing.edges import ALL, Composition, Edge
 from circuits.tracing.patched_head import Patched, PatchedHead
 from circuits.tracing.unablated import Unablated, examples_at_once, senders_below
 from circuits.utils.progress import Progress, part_of, shown
@@ -34,7 +34,7 @@ class Patch(NamedTuple):
 
     path: AttentionPath
     input: str
-    sender: Sender
+    sender: str
 
 
 # For every example: ``attention`` on the target without a patch; if they are measured, the attention ``lost``, the same

@@ -17,9 +17,9 @@ from circuits.errors import BadInput
 from circuits.given import losses_of
 from circuits.heads import Head
 from circuits.model.layers import close, layers
-from circuits.model.transformer import ENTRIES_AT_ONCE, Transformer
+from circuits.model.transformer import ENTRIES_AT_ONCE, Transformer, sequences_at_once
 from circuits.task import Examples, Task
-from circuits.tracing.edges import EMBED, Sender
+from circuits.tracing.edges import EMBED
 
 PARTS = ("hook_mlp_out", "attn.hook_pattern", "attn.hook_z")
 FEWEST = 3  # examples in a batch, so that equal batches have at least two
@@ -73,15 +73,10 @@ class Unablated:
         Raises:
             BadInput: the parts do not add up to the residual stream.
         """
-        blocks, parts = self.model.blocks, []
-        for sender in senders_below(layer, self.model.cfg):
-            if sender == EMBED:
-                parts.append(self.residuals[0][self.example, at])
-            elif sender.head:
-                z = self.z(sender.head)[self.example, at]
-                parts.append(z @ blocks[sender.layer].attn.W_O[sender.index])
-            else:
-                parts.append(self.cache[f"blocks.{sender.layer}.hook_mlp_out"][self.example, at])
+        blocks, cfg, parts = self.model.blocks, self.model.cfg, [self.residuals[0][self.example, at]]
+        for below in range(layer):
+            parts += [self.z(Head(below, i))[self.example, at] @ blocks[below].attn.W_O[i] for i in range(cfg.n_heads)]
+            parts += [] if cfg.attn_only else [self.cache[f"blocks.{below}.hook_mlp_out"][self.example, at]]
         written = torch.stack(parts)
         biases = [blocks[below].attn.b_O for below in range(layer)]  # None for some architectures
         constant = sum((bias for bias in biases if bias is not None), torch.zeros(()).to(written.device))
@@ -95,11 +90,13 @@ class Unablated:
         return written
 
 
-def senders_below(layer: int, cfg: Any) -> tuple[Sender, ...]:
+def senders_below(layer: int, cfg: Any) -> tuple[str, ...]:
     """Return all senders that write into the residual stream that enters a layer, from the lowest up."""
-    heads = [Sender(below, index=index) for below in range(layer) for index in range(cfg.n_heads)]
-    mlps = [] if cfg.attn_only else [Sender(below, is_mlp=True) for below in range(layer)]
-    return (EMBED, *sorted([*heads, *mlps]))
+    senders = [EMBED]
+    for below in range(layer):
+        senders += [f"{Head(below, index)}" for index in range(cfg.n_heads)]
+        senders += [] if cfg.attn_only else [f"L{below} MLP"]
+    return tuple(senders)
 
 
 def examples_at_once(model: Transformer, examples: Examples) -> int:
@@ -108,4 +105,5 @@ def examples_at_once(model: Transformer, examples: Examples) -> int:
     run = n_positions * (3 * cfg.d_model + cfg.n_heads * (4 * cfg.d_head + n_positions))
     variant = n_instances * 3 * cfg.d_model + n_positions * (cfg.d_head + n_instances)
     n_senders = 2 + cfg.n_layers * (cfg.n_heads + 1)
-    return max(FEWEST, ENTRIES_AT_ONCE // (cfg.n_layers * run + n_senders * variant))
+    entries = ENTRIES_AT_ONCE // (cfg.n_layers * run + n_senders * variant)
+    return max(FEWEST, min(entries, sequences_at_once(cfg.n_heads, n_positions)))

@@ -50,7 +50,7 @@ def keeping(folder: Path | str, about: Mapping[str, Any]) -> Iterator[None]:
 
 def key_of(inputs: torch.Tensor, *more: object) -> str:
     """Return a name for what is measured on some inputs, the first eight of which name them."""
-    digest = hashlib.sha256(inputs[:8].cpu().contiguous().numpy().tobytes())
+    digest = hashlib.sha256(inputs[:8].cpu().contiguous().view(torch.uint8).numpy().tobytes())
     digest.update(json.dumps(more).encode())
     return digest.hexdigest()[:32]
 

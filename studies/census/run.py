@@ -22,7 +22,7 @@ from scipy.stats import fisher_exact
 import circuits
 from circuits import Circuit, Mechanism, OneHot, Roles, load_circuit, save_circuit
 from circuits.errors import Unsolved
-from circuits.flow.fixed_paths import with_fixed_paths
+from circuits.flow.fixed_paths import fixed_paths, with_fixed_paths
 from circuits.flow.flow_check import ROLE_EXAMPLES, flow_check
 from circuits.mechanisms.one_hot import POSITION
 from circuits.utils.files import write_atomically
@@ -135,7 +135,7 @@ def _is_divided(mechanism: Mechanism, roles: Roles) -> bool:
 def described(circuit: Circuit, task: TrainableTask) -> dict[str, Any]:
     """Return the columns of the table that describe a circuit; paths of fixed patterns count."""
     roles, joined = task.examples(ROLE_EXAMPLES, SELECT_ON).roles, task.layout.joined
-    explicit, flow = with_fixed_paths(circuit, roles), flow_check(circuit, task)
+    explicit, flow = with_fixed_paths(circuit, fixed_paths(circuit, roles)), flow_check(circuit, task)
     ends = [pair for stage in canonical_form(explicit, task.layout).stages for pair in stage]
     fetching = {source for source, target in ends if (source, target) not in joined}
     lowest = explicit.heads_with_paths[0].layer

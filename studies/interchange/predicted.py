@@ -15,7 +15,7 @@ from itertools import product
 
 from circuits.circuit import Circuit
 from circuits.errors import BadInput
-from circuits.flow.fixed_paths import with_fixed_paths
+from circuits.flow.fixed_paths import fixed_paths, with_fixed_paths
 from circuits.flow.flow_check import ROLE_EXAMPLES
 from circuits.given import examples_of
 from circuits.mechanisms.one_hot import Ends
@@ -47,7 +47,8 @@ def predicted_accuracy(
     """
     if not isinstance(task, LaidOut):
         raise BadInput(f"{type(task).__name__} has no layout; only with it does a circuit predict anything")
-    layout, explicit = task.layout, with_fixed_paths(circuit, examples_of(task, at_most(task, ROLE_EXAMPLES), 0).roles)
+    roles = examples_of(task, at_most(task, ROLE_EXAMPLES), 0).roles
+    layout, explicit = task.layout, with_fixed_paths(circuit, fixed_paths(circuit, roles))
     start: State = {
         (role, instance): frozenset((piece, instance) for piece in pieces - layout.places)
         for role, pieces in layout.start.items()

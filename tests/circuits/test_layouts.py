@@ -7,6 +7,7 @@ import torch
 
 from circuits import Circuit, FixedPattern, Head, OneHot, Roles, evaluate, load_circuit, save_circuit
 from circuits.averages import Averages
+from circuits.explorer.draft import Draft
 from circuits.mechanisms.mechanism import First, Intact, head_pattern
 from circuits.mechanisms.soft import Soft
 from tests.refusals import assert_refused
@@ -17,6 +18,7 @@ ROLES = Roles.of({"a": torch.tensor([2, 1]), "end": ENDS}, valid=VALID, layout=t
 UNIFORM = torch.ones(4, 4).tril() / torch.arange(1, 5)[:, None]
 SHORT = torch.tensor([[1, 0, 0, 0], [0.5, 0.5, 0, 0], [1 / 3, 1 / 3, 1 / 3, 0], [0, 0, 0, 0]])
 MEAN = FixedPattern(torch.stack([SHORT, UNIFORM]), "mean")
+FLAT = FixedPattern(UNIFORM, "mean")
 
 
 def pattern(mechanism, roles=ROLES):
@@ -45,13 +47,13 @@ def test_a_soft_head_gives_its_weights_and_the_rest_to_the_other_positions():
 
 def test_a_soft_head_applies_the_attention_that_it_states_where_a_role_moves():
     moves = Roles.of({"a": torch.tensor([0, 1]), "b": torch.tensor([2, 2]), "end": ENDS})
-    found = pattern(Soft({("end", "a"): 0.6, ("end", "b"): 0.1}, FixedPattern(UNIFORM, "mean")), moves)
+    found = pattern(Soft({("end", "a"): 0.6, ("end", "b"): 0.1}, FLAT), moves)
     assert torch.allclose(found[:, 3], torch.tensor([[0.6, 0.15, 0.1, 0.15], [0.15, 0.6, 0.1, 0.15]]))
 
 
 def test_a_target_that_a_source_cannot_see_gets_nothing():
     swapped = Roles.of({"a": torch.tensor([1, 3]), "end": torch.tensor([3, 1])})
-    found = pattern(Soft({("end", "a"): 1.0}, FixedPattern(UNIFORM, "mean")), swapped)
+    found = pattern(Soft({("end", "a"): 1.0}, FLAT), swapped)
     assert torch.equal(found[0, 3], torch.tensor([0.0, 1, 0, 0]))
     assert torch.equal(found[1], UNIFORM)
 
@@ -66,7 +68,7 @@ def test_a_target_that_a_source_cannot_see_gets_nothing():
             lambda: pattern(MEAN, replace(ROLES, layout=torch.tensor([0, 2]))),
             "no example of layout 2 was averaged over",
         ),
-        (lambda: pattern(FixedPattern(UNIFORM, "mean")), "a mean pattern of one layout; the examples have 2"),
+        (lambda: pattern(FLAT), "a mean pattern of one layout; the examples have 2"),
         (lambda: pattern(MEAN, replace(ROLES, layout=None)), "different lengths and no layout"),
         (lambda: Roles.of({"first": ENDS}), "called 'first', which means something else"),
         (lambda: Soft({("end", "a"): 1.5}, MEAN), "the weight of end -> a is 1.5; expected at most 1"),
@@ -106,3 +108,19 @@ def test_a_circuit_with_soft_intact_and_first_heads_is_the_same_after_a_file(tmp
 def test_a_head_that_is_named_intact_computes_what_an_unnamed_one_does(random_model, chains):
     examples, named = chains.examples(8, seed=0), Circuit({"L0H0": "uniform", "L1H0": "intact"})
     assert torch.equal(*evaluate(random_model, chains, examples, [named, named.without_heads(["L1H0"])]))
+
+
+def test_instances_that_share_both_ends_of_a_soft_path_count_once():
+    four = Roles.of({"end": torch.full((1, 4), 3), "a": torch.zeros(1, 4).long()})
+    soft = Soft({("end", "a"): 0.4}, FLAT)
+    assert torch.equal(soft.pattern(four, 4), soft.pattern(four.take(slice(0, 1)), 4))
+    assert soft.pattern(four, 4)[0, 3, 0] == pytest.approx(0.4)
+
+
+def test_a_path_of_a_soft_head_is_removed_alone_and_without_any_its_average_is_left():
+    two = Circuit({"L0H0": Soft({("end", "a"): 0.3, ("end", "b"): 0.4}, FLAT)})
+    one = two.without(two.paths[0])
+    assert one.heads[Head(0, 0)] == Soft({("end", "b"): 0.4}, FLAT)
+    draft = Draft(two, one).toggled(one.paths[0])
+    assert draft.circuit.heads[Head(0, 0)] == FLAT
+    assert draft.cycled(Head(0, 0)).circuit.heads[Head(0, 0)].name == "uniform"

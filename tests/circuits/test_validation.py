@@ -35,7 +35,8 @@ def not_holding(report):
 
 
 def test_the_true_circuit_holds_every_statement(planted, right):
-    for report in (validate(planted, TASK, WHOLE, n_examples=256), right):
+    resampled = Circuit({**TRUE.heads, **dict.fromkeys(("L0H1", "L1H1", "L2H1"), "resample")})
+    for report in (*(validate(planted, TASK, one, n_examples=256) for one in (WHOLE, resampled)), right):
         assert tuple(one.name for one in report.statements) == STATEMENTS
         assert {one.decision for one in report.statements} == {"holds"}
         assert report.decision == "holds"
@@ -128,7 +129,7 @@ def test_each_check_can_be_called_by_itself(model, task, circuit, right):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"n_examples": 1}, "at least 2"),
+        ({"n_examples": 1}, "number of examples is 1; expected a whole number from 2"),
         ({"threshold": 0.0}, "above 0"),
         ({"threshold": 1.0}, "below 1"),
         ({"circuit": Circuit()}, "names no head"),

@@ -61,7 +61,7 @@ def test_a_changed_number_and_a_changed_decision_are_named(report, tmp_path, cap
         (lambda report: report["metadata"].update(model="hf:a/b"), "name it with --model hf:a/b"),
         (lambda report: report["metadata"].update(model="some/one", task="ioi"), "name it with --model some/one"),
         (lambda report: report["metadata"].update(task=["ioi"]), "its task is ['ioi']; expected a name"),
-        (lambda report: report.update(n_examples=1), "report.json: 1 examples; expected at least 2"),
+        (lambda report: report.update(n_examples=1), "report.json: the number of examples is 1; expected"),
         (lambda report: report.update(seed="one"), "not a report of `validate` (seed:"),
         (lambda report: report["metadata"].pop("model"), "its model is missing or invalid"),
         (lambda report: report["circuit"].update(yaml="heads: {L0H0: previous}"), "is the hash of another circuit"),

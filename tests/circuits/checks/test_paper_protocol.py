@@ -6,9 +6,12 @@ import torch
 from circuits import Circuit, FixedPattern, Head, OneHot, validate
 from circuits.averages import averages
 from circuits.checks.experiment import Experiment
-from circuits.checks.paper_protocol import paper_protocol
+from circuits.checks.paper_protocol import _step_3, paper_protocol
 from circuits.ground_truth import compile_circuit
+from circuits.losses.loss import Loss
+from circuits.losses.sequential_test import DecidedLoss
 from circuits.mechanisms import Uniform
+from circuits.mechanisms.soft import Soft
 from circuits.report.strip import strip
 from tests.handmade import ChainTask
 
@@ -56,3 +59,15 @@ def test_by_the_letter_an_idle_head_is_uniform_or_identity_too(model, task):
     found = by_the_letter(model, task, Circuit({Head(0, 0): "idle", Head(1, 0): ANSWER}))
     assert {*found.alone[Head(0, 0)]} == {"uniform", "identity"}
     assert found.verdicts[0].decision == "fails"  # the joining head is neither
+
+
+def test_by_the_letter_a_soft_head_is_the_one_hot_path_that_has_most_of_its_weights(model, task):
+    mean = averages(model, task).patterns
+    softs = {("query", "pair1.second"): 0.9, ("query", "pair1.first"): 0.05}
+    found = by_the_letter(model, task, Circuit({"L0H0": JOIN, "L1H0": Soft(softs, mean[Head(1, 0)])}))
+    assert (found.circuit.heads[Head(1, 0)], found.decision) == (ANSWER, "holds")
+
+
+def test_one_mechanism_that_is_surely_low_is_enough_for_step_3():
+    sure, best = DecidedLoss(Loss(0.041, 0.0005, 128), "below"), DecidedLoss(Loss(0.0405, 0.004, 1024), "undecided")
+    assert _step_3({Head(0, 0): {"uniform": sure, "identity": best}}, 0.05).decision == "holds"

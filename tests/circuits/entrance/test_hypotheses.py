@@ -134,3 +134,27 @@ def test_another_process_finds_a_circuit_in_a_dict_and_takes_arrays_as_inputs(mo
         text, found, inputs = workers.submit(in_another_process, CIRCUIT).result()
     assert text != hash("a text")
     assert (found, inputs) == ("there", [[3, 4], [5, 6]])
+
+
+def test_roles_and_inputs_of_a_wrong_shape_are_refused_and_so_are_two_rows_of_one_position(model, examples):
+    valid, none = torch.ones(1, 4), torch.zeros(0).long()
+    assert_refused("at position 9; valid has 4 positions", Roles.of, {"a": torch.tensor([9])}, valid=valid)
+    assert_refused(r"shape \[\]", Roles.of, {"a": torch.tensor(3)}, valid=valid)
+    assert_refused("0 examples", Roles.of, {"a": none}, {"kind": {"a": none}})
+    assert_refused(r"the shape \[3\]; expected \[batch, pos", Examples, torch.zeros(3), torch.zeros(3), examples.roles)
+    assert_refused("averages=circuits.averages", run_ablated, model, Circuit({"L0H0": "idle"}), examples)
+    twice = Copying(roles=("source", "end", "last"))
+    twice.examples = lambda n, seed: two_names(Copying().examples(n, seed))
+    both = Circuit({"L1H0": {"end": "source", "last": "source"}})
+    assert_refused("'end' and 'last', which always stand", circuits.validate, model, twice, both, n_examples=32)
+
+
+def two_names(given):
+    places = {name: given.roles[name] for name in ("source", "end")}
+    return Examples(given.inputs, given.targets, Roles.of(places | {"last": places["end"]}))
+
+
+def test_a_path_is_against_the_mask_only_on_instances_on_which_it_holds():
+    roles, ends = Roles.of({"a": torch.tensor([3, 3]), "b": torch.tensor([1, 5])}), ("a", "b")
+    Circuit({"L0H0": OneHot([ends], where={ends: Condition("position", "b", 1)})}).check(roles, 1, 1)
+    assert_refused("against the causal mask", Circuit({"L0H0": dict([ends])}).check, roles, 1, 1)

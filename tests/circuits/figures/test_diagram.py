@@ -5,14 +5,15 @@ from dataclasses import replace
 
 import plotly.io
 import pytest
+import torch
 from plotly.graph_objects import Figure
 
-from circuits import Circuit, Head, OneHot, path_patching
+from circuits import Circuit, Head, OneHot, Roles, path_patching
 from circuits.circuit_file import parse_circuit
 from circuits.figures.diagram import circuit_diagram, colour, senders
 from circuits.figures.page import figure_element
 from circuits.mechanisms import Condition
-from circuits.tracing.edges import Sender
+from tests.refusals import assert_refused
 
 
 @pytest.fixture
@@ -52,12 +53,10 @@ def test_labels_of_two_arrows_that_would_overlap_stand_one_above_the_other(roles
 
 
 def test_only_the_strongest_senders_of_an_input_stand_beside_a_head(roles, circuit, composition):
-    key = next(edge for edge in composition.of() if edge.input == "K" and edge.sender == Sender(0))
+    key = next(edge for edge in composition.of() if edge.input == "K" and edge.sender == "L0H0")
     assert "K: L0H0" in circuit_diagram(circuit, roles, composition=composition).svg
     weaker = [
-        key.model_copy(
-            update={"sender": Sender(0, index=index), "attention_lost": replace(key.attention_lost, mean=mean)}
-        )
+        key.model_copy(update={"sender": f"L0H{index}", "attention_lost": replace(key.attention_lost, mean=mean)})
         for index, mean in ((1, 0.6), (2, 0.3))
     ]
     text, every = senders(composition.model_copy(update={"edges": (*weaker, *composition.edges)}), key.path.head)
@@ -70,3 +69,10 @@ def test_no_figure_has_a_button_that_sends_it_to_a_server(roles):
     assert "showSendToCloud" in figure_element(Figure(), "a")
     shown = [plotly.io.renderers[name].config for name in ("notebook", "vscode")]
     assert [(one["showSendToCloud"], one["displaylogo"]) for one in shown] == [(False, False)] * 2
+
+
+def test_a_circuit_that_does_not_fit_the_roles_is_refused_and_one_without_arrows_is_drawn():
+    alone = Roles.of({"answer": torch.tensor([3])})
+    assert "L0H0" in circuit_diagram(Circuit({"L0H0": "previous"}), alone).svg
+    assert_refused("the unknown role 'x'", circuit_diagram, Circuit({"L0H0": {"x": "answer"}}), alone)
+    assert_refused("pattern of 3 positions", circuit_diagram, Circuit({"L0H0": torch.eye(3)}), alone)

@@ -28,7 +28,7 @@ def to_the_one_before(share: float) -> FixedPattern:
 def test_a_pattern_leads_along_a_path_to_which_it_gives_half_of_its_attention(share, rows):
     circuit = Circuit({Head(0, 0): to_the_one_before(share), **FETCH})
     own = OneHot(rows) if rows else circuit.heads[Head(0, 0)]
-    assert with_fixed_paths(circuit, ROLES).heads[Head(0, 0)] == own
+    assert with_fixed_paths(circuit, fixed_paths(circuit, ROLES)).heads[Head(0, 0)] == own
 
 
 def test_a_pattern_that_joins_the_pairs_of_one_slot_has_a_path_on_this_slot():
@@ -37,7 +37,7 @@ def test_a_pattern_that_joins_the_pairs_of_one_slot_has_a_path_on_this_slot():
         joins_slot_1[block + 3] = torch.eye(N)[block + 2]
     circuit = Circuit({Head(0, 0): FixedPattern(joins_slot_1), **FETCH})
     rows = {ends: Condition("slot", ends[1], (1,)) for ends in JOINED.items()}
-    assert with_fixed_paths(circuit, ROLES).heads[Head(0, 0)] == OneHot(JOINED, where=rows)
+    assert with_fixed_paths(circuit, fixed_paths(circuit, ROLES)).heads[Head(0, 0)] == OneHot(JOINED, where=rows)
     found = flow_check(circuit, TASK)
     assert "L0H0 pair1.second -> pair1.first on slot 1" in found.fixed_paths
     assert found.known_at == {"x1": 1, "x2": 2}
@@ -72,7 +72,7 @@ def test_a_position_that_holds_the_role_in_some_examples_only_is_no_path():
     weights = torch.eye(N)
     weights[-1] = torch.eye(N)[1]  # the first query, which asks in every example for another slot
     circuit = Circuit({Head(0, 0): FixedPattern(weights)})
-    assert with_fixed_paths(circuit, ROLES) == circuit
+    assert with_fixed_paths(circuit, fixed_paths(circuit, ROLES)) == circuit
 
 
 def test_what_stands_behind_in_some_examples_and_what_is_the_same_position_is_no_path():
@@ -85,7 +85,7 @@ def test_what_stands_behind_in_some_examples_and_what_is_the_same_position_is_no
         {Head(0, 0): looks_back, Head(1, 0): FixedPattern(to_the_first), Head(2, 0): FixedPattern(torch.eye(3))}
     )
     assert {str(path) for path in fixed_paths(circuit, roles)} == {"L0H0 b -> a", "L1H0 b -> a", "L1H0 c -> a"}
-    for mechanism in with_fixed_paths(circuit, roles).heads.values():
+    for mechanism in with_fixed_paths(circuit, fixed_paths(circuit, roles)).heads.values():
         mechanism.pattern(roles, 3)
 
 

@@ -1,9 +1,10 @@
 import torch
 
-from circuits import Circuit, FixedPattern, Head, OneHot
+from circuits import Circuit, Examples, FixedPattern, Head, OneHot, Roles
 from circuits.circuit import AttentionPath
 from circuits.flow.flow_check import FlowCheck, flow_check
 from circuits.mechanisms import Condition, Identity
+from circuits.task import Layout
 from tests.handmade import ChainTask
 from tests.repeated import RepeatedTokens
 
@@ -66,3 +67,22 @@ def test_what_one_instance_needs_may_wait_at_a_position_of_another_one():
     assert flow_check(Circuit({"L1H0": looks}), task).known_in == {"x1": 0.5}
     copied = FixedPattern(torch.eye(6)[[0, 1, 2, 1, 4, 5]])
     assert flow_check(Circuit({"L0H0": copied, "L1H0": looks}), task).known_in == {"x1": 1.0}
+
+
+def test_a_head_that_looks_at_the_first_position_carries_what_is_there_however_it_is_said():
+    class First:
+        roles, loss_components, output_roles, read_at = ("start", "end"), ("a",), ("end",), {"a": "end"}
+        layout = Layout({"start": frozenset({"a", "x"}), "end": frozenset({"x"})})
+
+        def examples(self, n, seed):
+            tokens = torch.randint(10, (n, 4), generator=torch.Generator().manual_seed(seed))
+            return Examples(
+                tokens, tokens[:, 0], Roles.of({"start": torch.zeros(n).long(), "end": torch.full((n,), 3)})
+            )
+
+        def losses(self, outputs, examples):
+            return outputs[:, -1, :1]
+
+    column = FixedPattern(torch.nn.functional.one_hot(torch.zeros(4).long(), 4).float(), "map")
+    for head in ({"end": "position 0"}, {"end": "first"}, "first", column):
+        assert flow_check(Circuit({"L0H0": head}), First()).known_in == {"a": 1.0}

@@ -10,6 +10,8 @@ from circuits import Circuit, Examples, FixedPattern, Head, OneHot, Roles, evalu
 from circuits.checks.experiment import Experiment
 from circuits.checks.minimality import minimality
 from circuits.checks.uniqueness import uniqueness
+from circuits.discovery.literal import _choices
+from circuits.losses.sequential_test import SequentialTest
 from circuits.mechanisms.mechanism import Mechanism
 from circuits.mechanisms.one_hot import Condition
 from circuits.model.transformer import windowed, windows
@@ -151,3 +153,16 @@ def test_checks_try_no_path_that_leaves_a_window():
         (("last", "near"),),
         (("near", "far"), ("last", "far"), ("last", "near")),
     ]
+
+
+@ONLY_3
+def test_appendix_e_tries_no_path_that_leaves_the_window_on_some_example():
+    class Sometimes(Near):
+        def examples(self, n, seed):
+            given = super().examples(n, seed)
+            at = {name: torch.full((n,), place) for name, place in PLACES.items()}
+            return replace(given, roles=Roles.of(at | {"near": 9 - torch.arange(n) % 6}))
+
+    model, task = model_of("local"), Sometimes(tuple(PLACES), output_roles=("last",))
+    choices = _choices(SequentialTest(model, task, task.examples(32, 0), 0.5), task.examples(32, 1))
+    assert not any(kind.paths for head, kinds in choices.items() for kind in kinds if head.layer == 0)

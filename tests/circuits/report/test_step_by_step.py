@@ -1,8 +1,10 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from playwright.sync_api import expect
 
-from circuits import Circuit
+from circuits import Circuit, Roles
 from circuits.ground_truth import compile_circuit
 from circuits.report.step_by_step import step_by_step
 from tests.browser import opened
@@ -80,3 +82,17 @@ def test_the_page_goes_through_the_steps_by_button_and_key_and_takes_heads_away(
         page.locator(".instances button").nth(2).click()
         expect(said).to_contain_text(told.stories[0].steps[2][2].said)
         assert complaints == []
+
+
+def test_an_answer_that_is_read_where_two_roles_stand_has_a_story(model, circuit):
+    class Both(Told):
+        def __init__(self):
+            super().__init__(roles=("end", "query", "pair1.first", "pair1.second"))
+
+        def examples(self, n, seed):
+            one = Told().examples(n, seed)
+            at = torch.cat([one.roles.positions[:, :1], one.roles.positions], dim=1)
+            return replace(one, roles=Roles(self.roles, at))
+
+    for story in step_by_step(model, Both(), circuit, n_stories=2).stories:
+        assert all(steps[-1].reads[0][2] for steps in story.steps)

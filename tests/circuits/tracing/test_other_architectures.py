@@ -80,7 +80,7 @@ def test_patched_values_are_mixed_by_the_same_attention(name):
 def test_edges_are_measured_where_attention_stands_beside_the_mlp():
     found = path_patching(model_of("falcon"), PROBLEM, CIRCUIT, n_examples=8)
     names = {"embed", "L0H0", "L0H1", "L0H2", "L0H3", "L0 MLP", "all senders"}
-    assert {str(edge.sender) for edge in found.edges} == names
+    assert {edge.sender for edge in found.edges} == names
     assert all(edge.attention_lost is not None for edge in found.edges if edge.input != "V")
 
 

@@ -2,9 +2,11 @@ import os
 from pathlib import Path
 
 import pytest
+import torch
 
 from circuits import BadInput, attention_viewer, load_circuit, save_circuit, validate
 from circuits.utils.files import check_writable, to_path, write_atomically, write_together
+from circuits.utils.kept import key_of
 from tests.limits import files_of_at_most
 from tests.refusals import assert_refused
 
@@ -59,3 +61,7 @@ def test_a_tilde_is_the_home_folder_for_circuits_reports_and_viewers(home, model
 def test_a_name_that_only_begins_with_a_tilde_is_a_name():
     assert to_path("~no user has this name") == Path("~no user has this name")
     assert to_path("a/~/b") == Path("a/~/b")
+
+
+def test_inputs_in_half_precision_name_what_is_measured_on_them():
+    assert key_of(torch.zeros(2, 3, dtype=torch.bfloat16)) != key_of(torch.ones(2, 3, dtype=torch.bfloat16))

@@ -105,10 +105,10 @@ def test_before_a_page_becomes_too_large_a_warning_says_how_large_and_what_makes
 @pytest.mark.parametrize(
     ("chosen", "message"),
     [
-        ({"layer": 2}, "there is no layer 2; there are 2, counted from 0"),
-        ({"layer": 0, "head": 1}, "there is no head 1; there are 1, counted from 0"),
+        ({"layer": 2}, "the layer is 2; expected a whole number from 0 to 1"),
+        ({"layer": 0, "head": 1}, "the head is 1; expected a whole number from 0 to 0"),
         ({"head": 0}, "head 0 is given without a layer"),
-        ({"example": -1}, "there is no example -1; there are 2"),
+        ({"example": -1}, "the example is -1; expected a whole number from 0 to 1"),
         ({"layer": True}, "the layer is True; expected a whole number"),
     ],
 )

@@ -33,7 +33,7 @@ def test_models_are_shown_side_by_side_and_an_unfinished_run_through_its_trainin
     [
         (["transformer_a", "transformer_d"], "transformer_d has another task than transformer_a"),
         (["transformer_a", "transformer_a"], "transformer_a is given twice"),
-        (["transformer_a", "--layer", "12"], "there is no layer 12; there are 12"),
+        (["transformer_a", "--layer", "12"], "the layer is 12; expected a whole number from 0 to 11"),
         (["transformer_a", "--head", "0"], "head 0 is given without a layer"),
         (["transformer_a", "--training"], "holds no checkpoints"),
     ],
