@@ -41,7 +41,7 @@ quick: $(INSTALLED)
 	$(BIN)/pytest -m "not slow"
 
 docs: $(INSTALLED)
-	$(BIN)/mkdocs build --strict --quiet
+	$(BIN)/mkdocs build --strict
 
 lm: .venv/.lm
 	$(BIN)/retrieval-interp discover smollm2 --task ioi --threshold 0.038 --out reports/smollm2_ioi || test $$? -eq 1

@@ -294,7 +294,7 @@ def check_task(task: Any, kind: type = Task) -> Any:
     members = dict.fromkeys([*names, *(name for base in protocols for name in vars(base) if not name.startswith("_"))])
     if lacking := [name for name in members if not hasattr(task, name)]:
         said = f"the task, of type {type(task).__name__}, has no {', '.join(lacking)}"
-        raise BadInput(f"{said}; expected a task that is {kind.__name__}")
+        raise BadInput(f"{said}; expected a {kind.__name__} (circuits/task.py)")
     for name in names:
         given = getattr(task, name)
         if isinstance(given, str) or not len(given) or not all(isinstance(one, str) and one for one in given):

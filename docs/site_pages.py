@@ -70,7 +70,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def gallery() -> str:
     """The page of all figures, each below the title of its study, with the caption that it has there."""
     said = captions((ROOT / "docs" / "findings.md").read_text(encoding="utf-8") + FIRST.read_text(encoding="utf-8"))
-    shown = ["# Figures", *(f"![{said[name]}]({name})\n\n{said[name]}" for name in REPORTS)]
+    shown = ["# Figures"]
+    for name, report in REPORTS.items():
+        live = f'A picture; its buttons work in <a href="reports/{report}/report.html">the report</a>.'
+        shown.append(f"![{said[name]}]({name})\n\n{said[name]}. {live}")
     for page in beside()["Studies"]:
         text = (ROOT / page).read_text(encoding="utf-8")
         figures = [(Path(page).parent / name, caption) for name, caption in captions(text).items()]
@@ -114,9 +117,9 @@ def has_smollm2() -> bool:
     return (smollm2.cache_folder() / smollm2.NAME).is_dir()
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
+def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """Let links from docs/ to folders beside it, and back, lead to pages of the site, where docs/ is the root."""
-    for folder in BESIDE:
+    for folder in () if page.file.src_uri.startswith(BESIDE) else BESIDE:
         markdown = markdown.replace(f"](../{folder}/", f"]({folder}/")
     return markdown.replace("](../docs/", "](../").replace("](../../docs/", "](../../")
 

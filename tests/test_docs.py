@@ -80,7 +80,7 @@ def test_the_readme_fits_on_a_few_screens_and_begins_with_a_verdict_as_it_is_sto
 @pytest.fixture(scope="module")
 def site(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
     env = os.environ | {"RETRIEVAL_INTERP_CACHE": str(folder)}  # without SmolLM2, whose examples take minutes
     built = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
     assert built.returncode == 0, built.stdout + built.stderr

@@ -109,7 +109,7 @@ def _step_6(
 ) -> Verdict:
     if combined.decision == "above":
         sentence = f"Not tested: with every path in place the loss is not below {threshold:g}."
-        return Verdict(name="step 6", decision="fails", sentence=sentence)
+        return Verdict(name="step 6", decision="undecided", sentence=sentence)
     first = min((head.layer for head in circuit.heads_with_paths), default=0)
     above = {path: one for path, one in without.items() if path.head.layer != first}
     near = [f"{path} ({one.loss})" for path, one in above.items() if one.decision == "undecided"]

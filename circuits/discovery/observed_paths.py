@@ -183,9 +183,11 @@ def observed_positions(
     """Find rows that lead from a role to fixed positions, by the labels of another role.
 
     Args:
-        model, examples: attention is averaged over the examples.
+        model: the model.
+        examples: attention is averaged over them.
         left: for every head and source, the instances on which no path holds, ``[example, instance]``.
-        group, on: a row holds for a label of the group if the average attention along it is higher than ``on``.
+        group: the group of labels.
+        on: a row holds for a label if the average attention along it is higher than this.
 
     Returns:
         For every head the rows of each source, by source and position (``position 3``), with their conditions: to two

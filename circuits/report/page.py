@@ -29,11 +29,11 @@ WAYS = ("uniform", "identity", "mean", "idle")  # of removing a part
 
 def tables(report: Report) -> dict[str, pd.DataFrame]:
     """Return the tables of a report by their place on the page."""
-    faithful = report.faithfulness
+    faithful, nothing = report.faithfulness, "faithful" in report.says_nothing  # no head is ablated
     losses: dict[str, Loss | DecidedLoss] = {
         "the model": report.scale.own,
         "all heads replaced or idle": report.combined,
-        **{f"the circuit's heads alone ({kind})": one for kind, one in faithful.ablations.items()},
+        **({} if nothing else {f"the circuit's heads alone ({kind})": one for kind, one in faithful.ablations.items()}),
         "heads that look alone (pattern-mean)": faithful.patterns,
         **({"as many random heads alone, the best": faithful.random_heads[0]} if faithful.random_heads else {}),
         "all heads at their average patterns": faithful.positions,

@@ -3,7 +3,7 @@ for (const root of document.querySelectorAll(".steps")) {
   const data = JSON.parse(root.querySelector("script").textContent);
   const part = (name) => root.querySelector(name);
   const [pick, without, picture, say] = [part(".pick"), part(".without"), part(".picture"), part(".say")];
-  const now = { story: 0, instance: 0, step: Infinity }; // Infinity: the last step but one, if its answer is right; else the last
+  const now = { story: 0, instance: 0, step: Infinity }; // Infinity: the last step at which a head looks
   const WAYS = { "": "", row: " (by a fixed row)", other: " (another way)" }; // what is said of an instance, from the plainest on
   const first = (ways, kinds) => Math.max(0, ways.findIndex((way) => way === kinds.find((one) => ways.includes(one))));
   const strangest = (story) => first(story.ways, ["other", "row", ""]);
@@ -30,8 +30,8 @@ for (const root of document.querySelectorAll(".steps")) {
 
   function draw() {
     const story = data.stories[now.story], steps = story.steps[now.instance], roles = story.roles[now.instance];
-    const end = Math.max(0, steps.length - (steps.at(-2)?.reads[0]?.[2] === false ? 1 : 2));
-    now.step = now.step === Infinity ? end : Math.min(Math.max(now.step, 0), steps.length - 1);
+    const drawn = steps.findLastIndex((one) => one.arrows.length);
+    now.step = now.step === Infinity ? (drawn < 0 ? steps.length - 1 : drawn) : Math.min(Math.max(now.step, 0), steps.length - 1);
     const step = steps[now.step], gone = without.value;
     const taken = (head) => (head ? `Without ${head} the circuit answers ${answered(story.without[head][now.instance])}; with it, ${answered(story.without[""][now.instance])}. The picture shows the unablated model.` : "");
     put(say, told(step), steps.map(told));
@@ -105,7 +105,7 @@ for (const root of document.querySelectorAll(".steps")) {
     if (plain >= 0) Object.assign(now, { story: plain, instance: goes(data.stories[plain], right) });
   }
   pick.value = now.story;
-  Object.keys(data.stories[0].without).forEach((head) => without.add(new Option(head || "nothing", head)));
+  Object.keys(data.stories[0].without).sort(new Intl.Collator("en", { numeric: true }).compare).forEach((head) => without.add(new Option(head || "nothing", head)));
   part(".aside").hidden = !without.length;
   pick.onchange = () => { Object.assign(now, { story: +pick.value, instance: strangest(data.stories[pick.value]), step: Infinity }); draw(); };
   without.onchange = draw;

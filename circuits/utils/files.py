@@ -18,7 +18,7 @@ ABANDONED = 3600  # seconds after which such a file is that of a killed writer
 def to_path(said: Path | str) -> Path:
     """Return the path that a user gave; ``~`` is the home folder, as in a shell; BadInput if it is no path."""
     if not isinstance(said, str | Path):
-        raise BadInput(f"a path is a {type(said).__name__}; expected a text or a Path")
+        raise BadInput(f"a path is of type {type(said).__name__}; expected a text or a Path")
     path = Path(os.path.expanduser(said))
     if len(path.parts) > 1 and path.parts[0].startswith("~") and path.parts[0] != "~":
         raise BadInput(f"{said}: there is no user {path.parts[0][1:]}; expected a path")

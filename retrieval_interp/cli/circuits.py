@@ -108,8 +108,8 @@ def validate(
     with long_work(out, {**about, "circuit": hypothesis.digest}, model, task, VALIDATION, examples):
         report = circuits.validate(model, task, hypothesis, n_examples=examples, seed=seed, threshold=threshold)
         report = report.by(protocol.value).about(about)
-        page = None if out is None else report.save(out)
-    finished(report, page, as_json, verbose)
+        tell(report, out, as_json, verbose)
+    raise typer.Exit(0 if report.decision == "holds" else 1)
 
 
 @app.command(epilog="Example: retrieval-interp discover transformer_a --out reports/found")
@@ -176,8 +176,8 @@ def discover(
         report = report.model_copy(update={"discovery": discovery})
         if found and report.paper is not None:
             report = taken_apart(report, model, task)
-        page = (report := report.about(about)).save(out)
-    finished(report, page, as_json, verbose, found)
+        tell(report.about(about), out, as_json, verbose)
+    raise typer.Exit(0 if found and report.decision == "holds" else 1)
 
 
 def check_fit(model: "Transformer", task: "Task", circuit: "Circuit") -> None:
@@ -367,12 +367,11 @@ def taken_apart(report: "Report", model: "Transformer", task: "Task") -> "Report
     return report.model_copy(update={"composition": composition})
 
 
-def finished(report: "Report", page: Path | None, as_json: bool, verbose: bool, found: bool = True) -> None:
-    """Print a report, and where its page is, and exit by its decision."""
+def tell(report: "Report", out: Path | None, as_json: bool, verbose: bool) -> None:
+    """Print a report, write its files, of which the page takes seconds, and say where that is."""
     if as_json:
-        print(report.model_dump_json(indent=2))
+        print(report.model_dump_json(indent=2), flush=True)
     else:
         print_report(report, verbose)
-        if page is not None:
-            typer.echo(f"The report is at {page}")
-    raise typer.Exit(0 if found and report.decision == "holds" else 1)
+    if out is not None and (page := report.save(out)) and not as_json:
+        typer.echo(f"The report is at {page}")

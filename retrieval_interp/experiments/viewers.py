@@ -21,7 +21,9 @@ def over_training(
         models: pairs of training step and model, as from ``through_training``. They are read one after the other, so an
             iterator may yield the same model each time, with other weights.
         examples: examples of their task.
-        example, layer, head: as for ``attention_viewer``.
+        example: as for ``attention_viewer``, like ``layer`` and ``head``.
+        layer: by default all.
+        head: by default all.
 
     Raises:
         BadInput: there is no model, or no such example, layer or head, or a list has the same model at several steps.

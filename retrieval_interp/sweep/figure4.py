@@ -78,14 +78,17 @@ def figure4_figure(runs: pd.DataFrame) -> plotly.graph_objects.Figure:
     rows["line"], rows["panel"] = rows["family"].where(final, rows["symbol"]), rows["family"].mask(final, "final loss")
     rows = rows[final | (families["symbol"].transform("nunique") > 2)]
     lines, panels = [*rows["line"].unique()], [*rows["panel"].unique()]
-    rows = rows.assign(x=rows["layers"] + 0.06 * rows["line"].map(lines.index))
+    place = rows.groupby("panel")["line"].transform(lambda own: pd.factorize(own)[0])
+    rows["aside"] = 0.08 * (place - place.groupby(rows["panel"]).transform("max") / 2)  # lines stand side by side
+    rows["x"] = rows["layers"] + rows["aside"]
     look = {"x": "x", "y": "loss", "color": "line", "facet_col": "panel"}
     look["color_discrete_sequence"] = colours = px.colors.qualitative.Safe
     means = rows.groupby(["panel", "line", "x"], sort=False, as_index=False)["loss"].mean()
     figure = px.scatter(rows, symbol="line", hover_data=["preset", "seed"], **look)
     figure.add_traces(px.line(means, **look).update_traces(showlegend=False, hoverinfo="skip").data)
-    for line, panel, takes in rows[["line", "panel", "takes"]].drop_duplicates().itertuples(index=False):
-        colour, x = colours[lines.index(line) % len(colours)], takes - 0.25 + 0.02 * lines.index(line)
+    ends = rows[["line", "panel", "takes", "aside"]].drop_duplicates()
+    for line, panel, takes, aside in ends.itertuples(index=False):
+        colour, x = colours[lines.index(line) % len(colours)], takes - 0.5 + aside / 2
         figure.add_vline(x=x, col=panels.index(panel) + 1, line_width=1, line_color=colour)
     figure.add_hline(y=FAILED, line={"color": "#999999", "dash": "dash", "width": 1}, col=1)
     figure.for_each_annotation(lambda title: title.update(text=title.text.removeprefix("panel=")))

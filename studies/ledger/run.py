@@ -255,7 +255,9 @@ EMERGE_PAPER = ("after 450 epochs", "layer 22 above 14 and 21", "x3, then x4 (fi
 
 def ledger() -> list[Row]:
     """Return all rows, in the order of the paper. A missing or damaged file is an error."""
-    models_of = "not the paper's models; SmolLM2-135M, by forced choice, is at chance (docs/language_models.md)"
+    models_of = (
+        "not the paper's models; SmolLM2-135M-Instruct, by forced choice, is at chance (docs/language_models.md)"
+    )
     ask, seven = "retrieval-interp llm ask", "no symbol that takes more layers is partly learned (below 0.7)"
     sanford = f"Sanford, Hsu and Telgarsky (2024): 1 + ceil(log2(D + 1)) layers: {seven}"
     return [
