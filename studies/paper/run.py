@@ -13,7 +13,8 @@ from typing import Any
 
 import pandas as pd
 
-from retrieval_interp.models.model_dir import LOG, WEIGHTS
+from retrieval_interp.locks import claimed
+from retrieval_interp.models.model_dir import LOCK, LOG, WEIGHTS
 from retrieval_interp.training.training import (
     VALIDATE_EVERY,
     TrainingDiverged,
@@ -65,10 +66,10 @@ def train(folder: Path, only: list[str]) -> None:
         own = place(folder, name, seed, changes)
         if not (own / "config.json").exists():
             start_run(own, name, seed=seed, **changes)
-        if (own / WEIGHTS).exists() or (own / DIVERGED).exists():
-            continue
-        run = TrainingRun(own, choose_device("cpu"), compiled=True)
-        with interruptions() as interrupted:
+        with claimed(own / LOCK) as mine, interruptions() as interrupted:
+            if not mine or (own / WEIGHTS).exists() or (own / DIVERGED).exists():
+                continue  # another process trains it, or it has ended
+            run = TrainingRun(own, choose_device("cpu"), compiled=True)
             while run.step < run.recipe.steps and not (run.step % VALIDATE_EVERY == 0 and stopped(name, own)):
                 try:
                     record = run.advance()
@@ -80,9 +81,9 @@ def train(folder: Path, only: list[str]) -> None:
                 if interrupted:
                     run.save()
                     return
-        if not (own / DIVERGED).exists():
-            run.save()
-            run.finish()
+            if not (own / DIVERGED).exists():
+                run.save()
+                run.finish()
 
 
 def table(folder: Path) -> pd.DataFrame:
