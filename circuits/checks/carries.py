@@ -7,7 +7,7 @@ abstraction asks the same of a high-level model, Geiger et al. 2021).
 """
 
 from circuits.checks.experiment import Experiment, verdict
-from circuits.checks.self_consistency import SelfConsistency, steering_itself
+from circuits.checks.self_consistency import SelfConsistency, looks, steering_itself
 from circuits.flow.flow_check import FlowCheck, flow_check
 from circuits.results import Result, Verdict
 
@@ -30,7 +30,7 @@ def carries(experiment: Experiment) -> Carries:
     """Run the flow check and self-consistency, where they apply."""
     flow = flow_check(experiment.circuit, experiment.task)
     itself = None
-    if any(path.joins_roles for path in experiment.circuit.paths):
+    if looks(experiment.circuit):
         itself = steering_itself(experiment)
     no_path = verdict("self-consistent", "The circuit has no path between roles, so no head has to find one.")
     verdicts, unnamed = [flow.verdict] if flow else [], len(experiment.all_heads) - len(experiment.circuit.heads)

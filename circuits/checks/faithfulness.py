@@ -7,6 +7,7 @@ others are ablated. Both ablations of the field must leave the loss low: ``mean`
 Two nulls show what such a result is worth: as many random heads, and all heads at their average patterns.
 """
 
+import math
 import random
 
 from circuits.checks.experiment import Experiment, verdict
@@ -27,8 +28,8 @@ class Faithfulness(Result):
         ablations: the loss with all other heads ablated, by kind of ablation; ``resample`` is left out if the examples
             have no counterfactual inputs.
         verdicts: whether it is low, by kind.
-        random_heads: the loss with as many random heads intact and all others ablated (``mean``), lowest first; empty
-            if the circuit has all heads.
+        random_heads: the loss with as many random heads intact and all others ablated (``mean``), lowest first: other
+            sets than the circuit's heads, each once; empty if there is none.
         patterns: the loss with the heads that look at content intact, and all others at their average pattern, which
             leaves a positional head its work.
         positions: the loss with all heads at their average patterns: what positions alone solve.
@@ -48,9 +49,12 @@ class Faithfulness(Result):
         """What the nulls and the average patterns say, beside the verdict."""
         low = sum(one.decision != "above" for one in self.random_heads)
         at_random = f"Of {len(self.random_heads)} random sets of {len(self.heads)} heads, {low} are low or undecided"
-        which = "without a path" + (f", but the {self.named} that are named intact," if self.named else "")
-        need = {"below": f"No head {which} needs content", "above": f"Heads {which} need content"}
-        said = need.get(self.patterns.decision, f"Undecided whether heads {which} need content")
+        said = {
+            "below": "No other heads need content than those that look",
+            "above": "Averages by position do not do for all heads that do not look, idle ones among them",
+            "undecided": "Undecided whether other heads need content than those that look",
+        }[self.patterns.decision]
+        said += f" ({self.named} of these are named intact)" if self.named else ""
         alone = f"Positions alone solve this task: with all heads at their average patterns {self.positions.loss}."
         return (
             *([f"{at_random}; the best has the loss {self.random_heads[0].loss}."] if self.random_heads else ()),
@@ -68,10 +72,12 @@ def faithfulness(experiment: Experiment) -> Faithfulness:
     means = Circuit(experiment.averages.patterns)
     ways = {"patterns": means.without_heads(experiment.looking), "positions": means}
     fixed = test.test(ways, min_examples=current().enough)
-    drawn, rng = [], random.Random(experiment.seed)
-    for _ in range(current().random_sets if outside and experiment.heads else 0):
-        drawn.append(rng.sample(experiment.all_heads, len(outside)))
-    null = test.test({place: experiment.without(*heads) for place, heads in enumerate(drawn)})
+    drawn, rng = dict[frozenset[Head], None](), random.Random(experiment.seed)
+    others = math.comb(len(experiment.all_heads), len(outside)) - 1 if experiment.heads else 0
+    while len(drawn) < min(current().random_sets, others):
+        drawn |= {frozenset(rng.sample(experiment.all_heads, len(outside))): None}
+        drawn.pop(frozenset(outside), None)  # the circuit's own
+    null = test.test({heads: experiment.without(*heads) for heads in drawn})
     return Faithfulness(
         heads=experiment.heads,
         ablations=ablations,

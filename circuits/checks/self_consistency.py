@@ -1,14 +1,15 @@
 """Self-consistency: do the heads of a circuit look where the circuit says, once the circuit has replaced the others?
 
-Elsewhere the circuit says where heads look. Here each head with paths between roles is intact and looks for itself,
-in the residual stream that the replaced heads below it have made. A path is self-consistent if its target gets more
-attention than any other position in most instances, for every label of the task's main group that its condition covers:
-with less than half of the attention, too, because an MLP may take what it has most of. A soft head must give a target
-at least half of the path's weight on average. A head is self-consistent if all its paths are, and the loss with this
-head alone intact is low. A circuit is self-consistent if all its heads with paths
-are, and the loss with all of them intact at once is low. If the task gives the losses of every instance, they must be
-low for every label as well. So a missing path to a key or a query is seen (K- and Q-composition), which costs nothing
-while attention is replaced.
+Elsewhere the circuit says where heads look. Here each head with paths between roles is intact and looks for itself, in
+the residual stream that the replaced heads below it have made. A row to a fixed position that holds on some instances
+only counts as a path: whatever its words, the head must tell the instances apart. A path is self-consistent if its
+target gets more attention than any other position in most instances, for every label of the task's main group that its
+condition covers: with less than half of the attention, too, because an MLP may take what it has most of. A soft head
+must give a target at least half of the path's weight on average. A head is self-consistent if all its paths are, and
+the loss with this head alone intact is low. A circuit is self-consistent if all its heads with paths are, and the loss
+with all of them intact at once is low. If the task gives the losses of every instance, they must be low for every label
+as well. So a missing path to a key or a query is seen (K- and Q-composition), which costs nothing while attention is
+replaced.
 
 A head that is not self-consistent misses something that a replaced head below it writes. Each head below is therefore
 left intact as well, one at a time. If this makes the head self-consistent, an edge from the lower to the upper head is
@@ -28,12 +29,14 @@ from torch import Tensor
 from circuits.ablation import run_replaced
 from circuits.averages import Averages
 from circuits.checks.experiment import DECISIONS, Experiment, listed
-from circuits.circuit import AttentionPath, Circuit, Head, role_paths
+from circuits.circuit import AttentionPath, Circuit, Head
 from circuits.entrance import entrance
+from circuits.errors import BadInput
 from circuits.losses.by_label import ByLabel
 from circuits.losses.excess_by_label import excess_by_label
 from circuits.losses.loss import Mean, per_example
 from circuits.losses.sequential_test import DecidedLoss, SequentialTest
+from circuits.mechanisms.one_hot import POSITION, OneHot, is_role, place_of
 from circuits.mechanisms.soft import Soft
 from circuits.model.layers import pattern_hook
 from circuits.model.transformer import Transformer, sequences_at_once
@@ -42,7 +45,7 @@ from circuits.roles import Roles
 from circuits.settings import current, has_many_heads
 from circuits.task import Examples, Task
 
-MOST = "most"  # beside the roles: whether the target gets most
+TARGET, MOST = "target", "most"  # beside the roles: the attention on the target, and whether it gets most
 RESTORING = 3  # lower heads that are tried for each head that is not self-consistent
 
 
@@ -160,7 +163,7 @@ def steering_itself(experiment: Experiment) -> SelfConsistency:
     said = f"With all heads with paths intact the loss is {intact.loss}: {experiment.excess(intact)}"
     said += f" ({_highest(by_label)})" if by_label else ""
     said += f"; lower heads that the circuit does not name, and that stay intact: {unnamed}" if unnamed else ""
-    said += "".join(f"; {_fault(one, test.roles.main_group)}" for one in heads if one.decision != "holds")
+    said += "".join(f"; {_fault(one, test)}" for one in heads if one.decision != "holds")
     back = {**restored, **{head: loss for one in heads for head, loss in one.restored_by.items()}}
     said += f"; restored with {' or '.join(map(str, back))} intact as well" if back else ""
     return SelfConsistency(
@@ -178,22 +181,35 @@ def _highest(split: ByLabel) -> str:
     return f"up to {split.highest:.4f} by {split.group} of {split.role}"
 
 
-def _fault(one: HeadConsistency, group: str | None) -> str:
+def _fault(one: HeadConsistency, test: SequentialTest) -> str:
     """Return what a head by itself does wrong, or may."""
-    said = f"{one.head} by itself {one.decision}: an excess of {one.loss.excess:.4f}"
+    said = f"{one.head} by itself {one.decision}: {test.scale.share(one.loss.loss):.4f} of the range"
     said += f", {_highest(one.by_label)}" if one.by_label else ""
-    astray = [way.said(group) for way in one.along if way.decision != "holds"]
+    astray = [way.said(test.roles.main_group) for way in one.along if way.decision != "holds"]
     return f"{said}; how often the target gets most attention: {listed(astray)}" if astray else said
 
 
+def looks(circuit: Circuit) -> tuple[AttentionPath, ...]:
+    """Return the paths between roles, and the rows to fixed positions of sources whose rows hold on some instances."""
+    paths = [path for path in circuit.paths if path.joins_roles]
+    for head, mechanism in circuit.heads.items():
+        where = dict(mechanism.where)
+        rows = mechanism.rows if isinstance(mechanism, OneHot) else ()
+        some = [row for row in rows if POSITION.fullmatch(row[1]) and any(row[0] == source for source, _ in where)]
+        paths += [AttentionPath(head, *row, where.get(row)) for row in some]
+    return tuple(sorted(paths, key=lambda path: path.head))
+
+
 def heads_with_paths(circuit: Circuit) -> tuple[Head, ...]:
-    """Return the heads with paths between roles, from the lowest layer up; BadInput if there is none."""
-    return tuple(dict.fromkeys(path.head for path in role_paths(circuit)))
+    """Return the heads with paths between roles, or with such rows, from the lowest layer up; BadInput if none has."""
+    if not (paths := looks(circuit)):
+        raise BadInput("the circuit has no path between roles; expected a one-hot head")
+    return tuple(dict.fromkeys(path.head for path in paths))
 
 
 def _named(circuit: Circuit) -> set[str]:
     """Return the roles at the ends of a circuit's paths."""
-    return {role for path in role_paths(circuit) for role in (path.source, path.target)}
+    return {role for path in looks(circuit) for role in (path.source, path.target) if is_role(role)}
 
 
 def consistency(test: SequentialTest, circuit: Circuit, heads: Sequence[Head]) -> list[HeadConsistency]:
@@ -241,7 +257,7 @@ def path_attention(test: SequentialTest, circuit: Circuit, heads: Collection[Hea
     It is split by the labels of the main group at the path's target, where the path holds.
     """
     examples, model = test.first, test.model
-    paths = [path for path in role_paths(circuit) if path.head in heads]
+    paths = [path for path in looks(circuit) if path.head in heads]
     at_once = sequences_at_once(model.cfg.n_heads, examples.inputs.shape[1])
     batches = [examples.take(slice(start, start + at_once)) for start in range(0, len(examples), at_once)]
     parts = [_on_roles(model, circuit, batch, paths, test.averages) for batch in batches]
@@ -253,7 +269,7 @@ def path_attention(test: SequentialTest, circuit: Circuit, heads: Collection[Hea
         most = on.pop(MOST)
         side = test.decide(most, current().carries, below_of=len(along))
         means = {role: Mean.of(attention) for role, attention in on.items()}
-        target, others = means.pop(path.target), {role: other.mean for role, other in means.items()}
+        target, others = means.pop(TARGET), {role: other.mean for role, other in means.items()}
         others["elsewhere"] = max(0.0, 1.0 - target.mean - sum(others.values()))  # other instances, and no role
         one = PathAttention(
             path=path, label=label, attention=target, others=others, most=Mean.of(most), decision=decisions[side]
@@ -269,7 +285,7 @@ def _on_roles(
     paths: Collection[AttentionPath],
     averages: Averages | None,
 ) -> list[Float[Tensor, "example instance role"]]:
-    """Return for every path the head's own attention from the source to each role of the instance.
+    """Return for every path the head's own attention from the source to each role of the instance, and to the target.
 
     The last number is 1 if no other position gets as much as the target, and else 0.
     """
@@ -287,12 +303,12 @@ def _on_roles(
     to, found = examples.roles.positions.transpose(1, 2), []
     for path in paths:
         rows = seen[path.head.layer][example[..., 0], path.head.index, examples.roles[path.source]]  # [..., key]
-        target = examples.roles[path.target][..., None]
+        target = place_of(path.target, examples.roles)[..., None]
         others = rows.scatter(2, target, 0.0).amax(dim=2, keepdim=True)
         most = (rows.gather(2, target) > others).to(rows.dtype)
         if isinstance(kind := circuit.heads[path.head], Soft):
             most = (rows.gather(2, target) / dict(kind.weights)[path.source, path.target]).clamp(max=1)
-        found.append(torch.cat([rows.gather(2, to), most], dim=2))
+        found.append(torch.cat([rows.gather(2, to), rows.gather(2, target), most], dim=2))
     return found
 
 
@@ -301,17 +317,14 @@ def _by_label(
 ) -> Iterable[tuple[AttentionPath, int | None, dict[str, Float[Tensor, " example"]]]]:
     """Yield the attention to every role for every label that the path covers; NaN in an example without it."""
     there = circuit.heads[path.head].holds(path.source, path.target, roles)
-    group = roles.main_group
-    labels = roles.group(group, path.target) if group else torch.zeros_like(roles[path.target])
-    here = roles.positions.transpose(1, 2) == roles[path.target][..., None]  # roles that stand at the target
-    here[..., roles.names.index(path.target)] = False
-    attention = torch.cat([attention[..., :-1].masked_fill(here, 0.0), attention[..., -1:]], dim=2)
+    read_at = path.condition.at if path.condition else path.source  # of a row to a fixed position
+    group, at = roles.main_group, path.target if is_role(path.target) else read_at
+    labels = roles.group(group, at) if group else torch.zeros_like(roles[at])
+    here = roles.positions.transpose(1, 2) == place_of(path.target, roles)[..., None]  # roles that stand at the target
+    attention = torch.cat([attention[..., :-2].masked_fill(here, 0.0), attention[..., -2:]], dim=2)
     for label in labels[there].unique().tolist() or [None]:  # a path that holds nowhere is undecided
         holds = there if label is None else there & (labels == label)
         each = per_example(attention.permute(2, 0, 1), holds.float())  # [role, example]
-        on = dict(zip((*roles.names, MOST), each, strict=True))
-        yield (
-            path,
-            label if group else None,
-            {role: on[role] for role in dict.fromkeys((path.target, *roles.distinct, MOST))},
-        )
+        on = dict(zip((*roles.names, TARGET, MOST), each, strict=True))
+        others = [role for role in roles.distinct if role != path.target]
+        yield path, label if group else None, {role: on[role] for role in (TARGET, *others, MOST)}

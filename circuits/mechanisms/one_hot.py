@@ -159,7 +159,7 @@ class OneHot(Mechanism):
         """Return the rows whose target is out of the window of their source, on an instance on which they hold."""
         if roles.window is None:
             return ()
-        away = {(one, to): roles[one] - _place(to, roles) for one, to in self.rows if to not in ROWS}
+        away = {(one, to): roles[one] - place_of(to, roles) for one, to in self.rows if to not in ROWS}
         return tuple(ends for ends, far in away.items() if (self.holds(*ends, roles) & (far >= roles.window)).any())
 
     @property
@@ -227,13 +227,14 @@ def row_pattern(
     if target in ROWS:
         rows = ROWS[target].pattern(roles, n_positions).expand(len(roles), -1, -1)
         return rows[torch.arange(len(roles), device=at.device)[:, None], at]
-    to = _place(target, roles)
+    to = place_of(target, roles)
     if roles.causal and (to > at)[there].any():
         raise BadInput(f"{target!r} comes after a position that attends to it, against the causal mask")
     return torch.nn.functional.one_hot(to, n_positions).float()
 
 
-def _place(target: str, roles: Roles) -> Int[torch.Tensor, "batch instance"]:
+def place_of(target: str, roles: Roles) -> Int[torch.Tensor, "batch instance"]:
+    """Return where a role or a fixed position is, in every example and instance."""
     if fixed := POSITION.fullmatch(target):
         return (roles.first[:, None] + int(fixed[1])).expand(-1, roles.positions.shape[2])
     return roles[target]

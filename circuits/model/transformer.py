@@ -81,6 +81,8 @@ def check_inputs(model: Transformer, examples: Examples) -> None:
     if causal != examples.roles.causal:
         has = "a causal mask" if causal else "attention in both directions"
         raise BadInput(f"the model has {has}; expected roles with causal={causal}")
+    if not causal and examples.roles.valid is not None and not is_bridge(model):
+        raise BadInput("padding in both directions: TransformerLens 3 does not mask it; expected a TransformerBridge")
     if not is_bridge(model) and type(model.embed).__name__ != "Embed":
         return  # vectors
     if inputs.ndim != 2 or inputs.is_floating_point():

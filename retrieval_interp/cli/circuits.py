@@ -241,8 +241,7 @@ def long_work(
         with keeping(folder, about):
             yield
     except KeyboardInterrupt:
-        said = f"what is finished is kept in {folder}, and the same command continues"
-        raise Interrupted(f"interrupted; {said}") from None
+        raise Interrupted(f"interrupted; {folder} keeps what is finished, and the same command continues") from None
 
 
 @app.command(epilog="Example: retrieval-interp reproduce reports/transformer_a")

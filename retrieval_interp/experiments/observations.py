@@ -130,7 +130,7 @@ def _order(run: Emergence) -> Observation:
     if None in steps.values():
         return Observation(name="iii", holds=False, numbers={"steps": steps})
     seen = [next(step for step, loss in curve.items() if loss < EMERGED) for curve in run.validated.values()]
-    *others, before, last = [0, *seen]
+    *others, before, last = [0, 0, *seen]  # a single symbol has no order
     wrong, right = max(others) > before or before > last, max(others) < before < last  # neither: at one validation
     return Observation(name="iii", holds=False if wrong else right or None, numbers={"steps": steps})
 

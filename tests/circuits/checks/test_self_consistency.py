@@ -59,7 +59,7 @@ def test_the_lower_head_that_a_head_misses_is_named():
     (high,) = found.heads
     assert [*high.restored_by] == [LOW]
     assert high.restored_by[LOW].loss.mean < 1e-6
-    assert "L1H0 by itself fails: an excess of 1.0000" in found.verdict.sentence
+    assert "L1H0 by itself fails: 1.0000 of the range" in found.verdict.sentence
     assert found.verdict.sentence.endswith("restored with L0H0 intact as well.")
 
 
@@ -176,3 +176,18 @@ def test_a_circuit_without_paths_cannot_be_self_consistent_and_no_head_of_it_has
     checked = carries(Experiment(model, task, blind, n_examples=8))
     assert checked.flow is checked.self_consistency is None  # the task has no layout
     assert [one.decision for one in checked.verdicts] == ["holds"]
+
+
+def test_rows_to_fixed_positions_that_hold_where_a_role_stands_are_judged_as_the_path_to_it():
+    model, task = one_step()
+    places = [*task.positions_of("pair1.second")]
+    ends = [("query", f"position {place}") for place in places]
+    where = {row: Condition("position", "pair1.second", place) for row, place in zip(ends, places, strict=True)}
+    for answer in (ANSWER, OneHot(ends, where=where)):
+        found = carries(Experiment(model, task, Circuit({LOW: "identity", HIGH: answer}), n_examples=64))
+        assert found.self_consistency.heads[-1].decision == "fails"  # it misses what L0H0 writes
+    alone = carries(Experiment(model, task, Circuit({LOW: JOIN, HIGH: OneHot(ends, where=where)}), n_examples=256))
+    assert alone.self_consistency.verdict.decision == "holds"
+    assert {str(one.path) for one in alone.self_consistency.heads[1].along} == {
+        f"L1H0 {' -> '.join(row)}" for row in ends
+    }

@@ -47,19 +47,15 @@ def test_without_a_head_that_does_the_work_all_is_lost_although_average_patterns
     # Without L0H0, L1H0 spreads over three pairs, and the MLP drops tokens with so little attention.
     assert found.ablations["mean"].excess == pytest.approx(1.0, abs=0.01)  # one range: nothing is left of it
     assert found.patterns.decision == patterns
-    assert found.notes[1].startswith("No head" if patterns == "below" else "Heads")
+    assert found.notes[1].startswith("No other heads" if patterns == "below" else "Averages by position do not do")
 
 
-def test_as_many_random_heads_are_the_null_of_which_only_the_right_ones_do_the_work(planted):
-    """Of the six pairs of four heads one is right."""
+def test_the_null_of_random_heads_has_every_other_set_once_and_not_the_circuit(planted):
+    """Of the six pairs of four heads one is the circuit's."""
     with deciding(random_sets=40):
         found = measured(planted, WHOLE)
-    low = [one for one in found.random_heads if one.decision != "above"]
-    assert len(found.random_heads) == 40
-    assert {one.loss.mean < 1e-6 for one in low} == {True}
-    assert 1 <= len(low) < 20
-    assert {one.decision for one in found.random_heads[len(low) :]} == {"above"}
-    assert found.notes[0].startswith(f"Of 40 random sets of 2 heads, {len(low)} are low or undecided")
+    assert [one.decision for one in found.random_heads] == ["above"] * 5
+    assert found.notes[0].startswith("Of 5 random sets of 2 heads, 0 are low or undecided")
     assert found.positions.decision == "above"
     assert len(found.notes) == 2
 
