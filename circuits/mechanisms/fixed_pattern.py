@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -25,7 +25,7 @@ class FixedPattern(Mechanism):
         name: ``mean`` for a head's average over examples, ``map`` if every query attends to one key, else ``given``.
     """
 
-    numbers: torch.Tensor | np.ndarray
+    numbers: torch.Tensor | np.ndarray = field(repr=False)
     name: str = "given"
 
     def __post_init__(self) -> None:

@@ -178,6 +178,12 @@ class Report(Result):
         self.__dict__["says_nothing"] = empty  # it follows from the rest, whatever a file says
         return self
 
+    def __repr__(self) -> str:
+        """Return the headline; a report has thousands of numbers."""
+        from circuits.report.strip import strip
+
+        return f"Report: {'; '.join(map(str, strip(self)))}"
+
     def __eq__(self, other: object) -> bool:
         """Compare the results, not the models that they were made with."""
         return isinstance(other, Report) and self.__dict__ == other.__dict__

@@ -55,6 +55,7 @@ class PatchedHead:
         self, which: str, at: Int[Tensor, "example instance"], rows: Float[Tensor, "sender example instance d_model"]
     ) -> Patched:
         example, layer, index, n_senders = self.run.example, self.head.layer, self.head.index, len(rows)
+        n_heads = int(self.run.model.cfg.n_heads)  # heads share keys and values if there are fewer of these
         intact = self.run.residuals[layer].repeat(n_senders, 1, 1, 1)
         patched = intact.clone()
         patched[:, example, at] = rows
@@ -65,7 +66,7 @@ class PatchedHead:
             return value
 
         def put(value: Tensor) -> Tensor:
-            new, shared = value.unflatten(0, (n_senders, -1)).clone(), self.run.index(self.head, value.shape[2])
+            new, shared = value.unflatten(0, (n_senders, -1)).clone(), index * value.shape[2] // n_heads
             new[:, example, at, shared] = seen["input"][:, example, at, shared]
             return new.flatten(0, 1)
 

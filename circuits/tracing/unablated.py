@@ -53,10 +53,6 @@ class Unablated:
         """Return what a head mixed from its values."""
         return self.cache[f"blocks.{head.layer}.attn.hook_z"][:, :, head.index]
 
-    def index(self, head: Head, n_heads: int) -> int:
-        """Return the index of a head among ``n_heads``; heads share keys and values if there are fewer of these."""
-        return head.index * n_heads // int(self.model.cfg.n_heads)
-
     @torch.no_grad()
     def losses_above(self, layer: int, residual: Float[Tensor, "example pos d_model"]) -> Float[Tensor, " example"]:
         """Return the losses when the model runs on after a layer, from another residual stream."""

@@ -41,6 +41,8 @@ def test_the_true_circuit_holds_every_statement(planted, right):
         assert {one.decision for one in report.statements} == {"holds"}
         assert report.decision == "holds"
         assert report.combined.loss.mean < 0.001
+        assert len(repr(report)) < 500
+        assert len(repr(report.circuit)) < 500
 
 
 EDITS = {  # of the planted circuit, with the statements that they concern
