@@ -8,7 +8,7 @@ Memory is bounded, whatever the number of circuits and examples: the sequences t
 ``POSITIONS_AT_ONCE`` positions, and their attention and outputs at most ``ENTRIES_AT_ONCE`` entries.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
@@ -157,7 +157,6 @@ def evaluate(
     task: Task,
     examples: Examples,
     circuits: Sequence[Circuit],
-    progress: Callable[[float], None] | None = None,
     averages: Averages | None = None,
 ) -> Float[Tensor, "circuit example component"]:
     """Return the loss components of every example under every circuit's ablation.
@@ -167,7 +166,6 @@ def evaluate(
         task: the task with its losses and output roles.
         examples: the examples to run.
         circuits: the ablations; ``Circuit()`` is the unablated model.
-        progress: is called with the finished share, 0 to 1, if it is given.
         averages: the average outputs of idle heads; by default those of ``circuits.averages``, seed 0.
 
     Raises:
@@ -176,14 +174,10 @@ def evaluate(
             counterfactual inputs; or the model is refused (circuits/model/layers.py).
     """
     losses = torch.empty(len(circuits), len(examples), len(task.loss_components), device=examples.inputs.device)
-    done, work = 0, max(1, losses[..., 0].numel())
     for index, part, numbers in each_loss(model, task, examples, circuits, averages):
         measured = numbers[:, : losses.shape[2]]
         losses = losses.to(measured.dtype)  # double precision for a model or a loss that has it
         losses[index, part] = measured
-        done += len(measured)
-        if progress is not None:
-            progress(done / work)
     return losses
 
 

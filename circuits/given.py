@@ -14,7 +14,7 @@ from circuits.errors import BadInput, whole
 from circuits.model.state import learned
 from circuits.model.transformer import Transformer, run, spread
 from circuits.split import Part
-from circuits.task import Examples, Task
+from circuits.task import Examples, Task, WithInstances
 from circuits.utils.lazy import torch
 
 FEW = 8  # examples on which the losses are compared with those of complete outputs
@@ -159,6 +159,13 @@ def check_reading(model: Transformer, task: Task, examples: Examples) -> None:
         changed = losses_of(task, torch.where(read[..., None], outputs, others), few, finite=False)
         if not torch.allclose(changed, complete):
             raise BadInput(f"the losses read more than the outputs at the roles {', '.join(task.output_roles)}")
+    exact = outputs.to(torch.promote_types(outputs.dtype, torch.float32))
+    each = task.instance_losses(exact, few) if isinstance(task, WithInstances) else None
+    if each is not None and each.ndim == 3 and each.shape[2] == complete.shape[1]:
+        average = each.nanmean(dim=1)
+        asked = complete.to(average).masked_fill(average.isnan(), torch.nan)
+        if not torch.allclose(average, asked, 1e-3, 1e-4, equal_nan=True):
+            raise BadInput("the task's instance losses do not average to its losses; expected this for every example")
     half = slice(0, -(-len(few) // 2))
     if not torch.allclose(losses_of(task, outputs[half].clone(), few.take(half)), complete[half], atol=1e-6):
         raise BadInput("the task's losses of an example depend on the other examples; expected each example by itself")

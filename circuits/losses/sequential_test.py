@@ -20,7 +20,7 @@ from torch import Tensor
 
 from circuits.ablation import Begun, each_loss
 from circuits.averages import Averages, averages
-from circuits.circuit import Circuit, Head
+from circuits.circuit import Circuit
 from circuits.errors import BadInput, Unsolved, real
 from circuits.given import number_of_examples
 from circuits.losses.betting import decided
@@ -136,10 +136,7 @@ class SequentialTest:
     @cached_property
     def scale(self) -> Range:
         """The range; Unsolved if the heads do nothing for the task."""
-        every = [
-            Head(layer, index) for layer in range(self.model.cfg.n_layers) for index in range(self.model.cfg.n_heads)
-        ]
-        idle = Circuit(dict.fromkeys(every, Idle()))
+        idle = Circuit(dict.fromkeys(self.averages.patterns, Idle()))  # all heads
         own, none = self.measure([OWN, idle])
         if not self._loss(self._losses[idle.digest] - self._losses[OWN.digest]).positive:
             said = f"the loss is {own}, and with all heads idle {none}"

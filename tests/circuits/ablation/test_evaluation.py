@@ -84,10 +84,13 @@ def test_layers_in_which_a_circuit_agrees_with_one_before_do_not_run_again(rando
     assert ran == [0, 1, 2, 2, 1, 2, 2]
 
 
-def test_the_progress_ends_at_one(random_model, chains):
-    shares: list[float] = []
-    evaluate(random_model, chains, chains.examples(9, seed=1), [Circuit()], shares.append)
-    assert shares[-1] == 1.0
+def test_instance_losses_that_do_not_average_to_the_losses_are_refused(random_model, chains):
+    class Tenfold(type(chains)):
+        def losses(self, outputs, examples):
+            return 10 * self.instance_losses(outputs, examples).mean(dim=1)
+
+    task = Tenfold(chains.n_steps, chains.n_chains)
+    assert_refused("do not average to its losses", evaluate, random_model, task, task.examples(9, 1), [Circuit()])
 
 
 @pytest.mark.parametrize(
