@@ -50,8 +50,7 @@ def checked(thing):
         if "<locals>" in thing.__qualname__:
             run = of_code(thing)
             return wraps(thing)(lambda *given, **named: run(thing, *given, **named))
-        if not any(SHAPES.search(str(hint)) for hint in thing.__annotations__.values()):
-            get_type_hints(thing)
+        if not any(SHAPES.search(str(hint)) for hint in get_type_hints(thing).values()):  # aliases have shapes, too
             return beartype(conf=conf)(thing)
     return with_shapes(thing)
 

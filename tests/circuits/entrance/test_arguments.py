@@ -58,7 +58,7 @@ from tests.refusals import assert_refused
 
 model, task = small_model(), Copying()
 wrong = {
-    "compile_circuit, is TokenTask": lambda: compile_circuit(CIRCUIT, task),
+    "compile_circuit, a TokenTask": lambda: compile_circuit(CIRCUIT, task),
     "Roles, no whole numbers": lambda: Roles(("a",), torch.zeros(2, 1, 1)),
     "where, the conditions are": lambda: OneHot([("a", "b")], where={("a", "b"): (0, 1)}),
     "elsewhere, elsewhere is 3": lambda: OneHot([("a", "b")], elsewhere=3),

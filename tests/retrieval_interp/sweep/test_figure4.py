@@ -50,7 +50,7 @@ def test_the_figure_has_a_dot_for_every_run_on_the_left_and_for_every_symbol_on_
     dots = {trace.name: len(trace.x) for trace in figure.data if trace.mode == "markers"}
     assert dots == {"D = 3, asked for x1 ... x3": 3, "D = 3, asked for x3": 1, "x1": 3, "x2": 3, "x3": 3}
     assert [title.text for title in figure.layout.annotations] == ["final loss", "D = 3, asked for x1 ... x3"]
-    marks = {(shape.xref, round(shape.x0)) for shape in figure.layout.shapes if shape.x0 == shape.x1}
+    marks = {(shape.xref, round(shape.x0 + 0.4)) for shape in figure.layout.shapes if shape.x0 == shape.x1}
     assert marks == {("x", 3), ("x2", 2), ("x2", 3)}  # three layers for x3; two for x1, three for x2 and x3
 
 
