@@ -24,6 +24,7 @@ HERE = Path(__file__).parent
 DATA, STUDIES, PAGE = data_folder(), HERE.parent / "studies", HERE / "findings.md"
 MODELS = {
     "transformer_a": "A", "transformer_b": "B", "transformer_c": "C", "transformer_d": "D (the paper's recipe)",
+    "paper/paper_abc_seed_1": "A's shape, the paper's recipe, seed 1",
     "paper/figure4_ic_4_seed_0": "figure 4, four layers", "paper/figure4_ic_5_seed_0": "figure 4, five layers",
     "paper/figure4_ic_6_seed_0": "figure 4, six layers",
     "no_mlp": "`no_mlp`", "one_layer": "`one_layer`", "induction": "`induction`", "conditional": "`conditional`",
